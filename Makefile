@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test slow bench lint docs dist lowest papers clean
+.PHONY: run test slow bench lint docs dist lowest coverage mutants papers clean
 
 run: $(READY)
 	$(BIN)/dpconvex demo
@@ -12,8 +12,18 @@ run: $(READY)
 test: $(READY)
 	$(BIN)/pytest -n auto
 
+# Everything with the long runs, for hours; TESTS=tests/audit for a part, as the night's jobs take it.
+slow: TESTS = tests src reproduction
 slow: $(READY)
-	$(BIN)/pytest -n auto -m "slow or not slow" tests src reproduction
+	$(BIN)/pytest -n auto -m "slow or not slow" $(TESTS)
+
+# Lines that the tests run, compiled kernels and other processes aside.
+coverage: $(READY)
+	$(BIN)/pytest -n auto --cov=dpconvex --cov-report=term:skip-covered
+
+# Do the tests notice 200 small errors in the trusted core?
+mutants: $(READY)
+	$(BIN)/python tools/mutants.py --count 200 --out mutants.json
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,12 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.tables import CLASSIFICATION, REGRESSION
-from dpconvex.fit import calibration, config, constants, geometry, location, points, private_fit
-from dpconvex.fit import rounds as rounds_module
-from dpconvex.fit.denoising import CovarianceNoise
-from dpconvex.fit.points import NewtonPoints
+from dpconvex.fit import (
+    config,
+    constants,
+    geometry,
+    gradient_rounds,
+    location,
+    margin_calibration,
+    posterior,
+    private_fit,
+)
+from dpconvex.fit.covariance import CovarianceNoise
+from dpconvex.fit.gradient_rounds import Rounds
+from dpconvex.fit.posterior import NewtonPoints
 from dpconvex.fit.private_fit import PrivateFit
-from dpconvex.fit.rounds import Rounds
 
 Array = NDArray[np.float64]
 Change = tuple[Any, str, Any]  # of what, which attribute, and its new value
@@ -37,19 +44,10 @@ NOTHING = 1e-9  # share of mu^2 of a stage that is switched off: its release is 
 
 
 def constant(**values: Any) -> list[Change]:
-    """Return changes of constants wherever modules of the fit have imported them."""
-    found: list[Change] = []
-    for name, value in values.items():
-        old = getattr(constants, name)
-        users = [
-            module
-            for key, module in list(sys.modules.items())
-            if key.startswith("dpconvex.") and module is not constants and vars(module).get(name) is old
-        ]
-        if not users:
-            raise LookupError(f"No module uses the constant {name}.")
-        found += [(module, name, value) for module in users]
-    return found
+    """Return changes of constants of the fit; raise on names that are none."""
+    for name in values:
+        getattr(constants, name)
+    return [(constants, name, value) for name, value in values.items()]
 
 
 def shares(**values: float) -> list[Change]:
@@ -65,14 +63,14 @@ def columns_only(
     return replace(frame, matrix=frame.matrix.copy(), moments=left)
 
 
-def bounds_only(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array, Array]:
+def bounds_only(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
     """Stand in for columns' histograms: columns fill their bounds evenly."""
     size = len(counts)
     return np.ones(size), np.zeros(size), np.full(size, math.sqrt(1 / 3))
 
 
-def usual_length(rows: Any, frame: geometry.Frame, level: float, usual: float, mass: float) -> float:
-    return max(usual, frame.constant if frame.lead else 1.0)
+def usual_length(rows: Any, frame: geometry.Frame, level: float, expected: float, mass: float) -> float:
+    return max(expected, frame.constant if frame.lead else 1.0)
 
 
 def raw_covariance(
@@ -90,9 +88,9 @@ def raw_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, fl
 
 
 def wide_law(
-    found: Array, variance: Array, logs: Array, laws: Array, prior: Array, known: Any = 0.0
+    found: Array, variance: Array, logs: Array, variances: Array, prior: Array, known: Any = 0.0
 ) -> tuple[Array, Array, Array, Array]:
-    return points.posterior(found, variance, logs, laws[-1:], np.ones(1), known)
+    return posterior.posterior(found, variance, logs, variances[-1:], np.ones(1), known)
 
 
 def raw_share(noisy: float, std: float, n_samples: float) -> float:
@@ -118,13 +116,13 @@ def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tup
     """Stand in for calibration: the margin is what the rounds claim."""
     middle = float(found.mean[: self.lead].sum()) * self.frame.constant
     spread = self._spread(found.mean)
-    return found, calibration.margin_moments(loss, middle, spread, self.config.clip)[0]
+    return found, margin_calibration.margin_moments(loss, middle, spread, self.config.clip)[0]
 
 
 def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
     """Stand in for the curvature along a margin: its mean, the same in all directions."""
     middle = float(phi[: self.lead].sum()) * self.frame.constant
-    height = calibration.margin_moments(loss, middle, self._spread(phi), self.config.clip)[0]
+    height = margin_calibration.margin_moments(loss, middle, self._spread(phi), self.config.clip)[0]
     return np.asarray(height * np.diag(self.rounds.moments))
 
 
@@ -141,7 +139,7 @@ def closed_limits() -> list[Change]:
     margins = (constants.MARGIN_CLIP_RECORDS[0], never)
     return constant(
         CLIP_RECORDS=never, MARGIN_CLIP_RECORDS=margins, LATE_CLIP_RECORDS=never,
-        WIDTH_RECORDS=never,
+        RESIDUAL_CLIP_RECORDS=never,
     )  # fmt: skip
 
 
@@ -187,7 +185,7 @@ STAGES = (
     Variant(
         "denoised covariance",
         "the matrix of moments as it was released; eigenvalues are raised to the noise all the same",
-        lambda: [(geometry, "denoised_covariance", raw_covariance)],
+        lambda: [(geometry, "denoise_covariance", raw_covariance)],
     ),
     Variant(
         "lengths' histograms",
@@ -197,7 +195,7 @@ STAGES = (
     Variant(
         "geometry for few records",
         "the share of geometry does not grow where records per coefficient are few",
-        lambda: constant(UNSURE_RECORDS=1e-9),
+        lambda: constant(COARSE_GEOMETRY_RECORDS=1e-9),
     ),
     Variant(
         "parts of rows",
@@ -208,18 +206,18 @@ STAGES = (
     Variant(
         "constant first",
         "where records are few, the budget does not go to the constant",
-        lambda: [(config, "few_records", lambda size: 0.0)],
+        lambda: [(config, "small_budget_weight", lambda size: 0.0)],
     ),
     Variant(
         "shares of labels",
         "the noisy share of positives itself in place of its posterior mean",
-        lambda: [(private_fit, "expected_label_share", raw_share)],
+        lambda: [(private_fit, "posterior_label_share", raw_share)],
         CLASSIFICATION,
     ),
     Variant(
         "level at once",
         "where records are few, the search for a level begins at the median all the same",
-        lambda: [(private_fit, "few_records", lambda size: 0.0)],
+        lambda: [(private_fit, "small_budget_weight", lambda size: 0.0)],
         ("median", "upper"),
     ),
     Variant(
@@ -230,21 +228,21 @@ STAGES = (
     ),
     Variant(
         "narrow limit of squares",
-        f"residuals of least squares are limited to 2 scales and more, not {constants.WIDTH:g} and more",
-        lambda: constant(WIDTH=2.0),
+        f"residuals of least squares are limited to 2 scales and more, not {constants.RESIDUAL_CLIP:g} and more",
+        lambda: constant(RESIDUAL_CLIP=2.0),
         ("linear",),
     ),
     Variant(
         "a median is not the mean",
         "rounds of least squares do not doubt that the mean is where the median was found",
-        lambda: constant(SKEWED=0.0),
+        lambda: constant(MEAN_MEDIAN_GAP=0.0),
         ("linear",),
     ),
     Variant("limits that open", "clips and limits do not open as records become many", closed_limits),
     Variant(
         "shrinkage",
         "one wide law of coefficients in early rounds: nothing is drawn to the constant",
-        lambda: with_points(laws=lambda laws: laws[-1:], prior=lambda prior: np.ones(1)),
+        lambda: with_points(variances=lambda variances: variances[-1:], prior=lambda prior: np.ones(1)),
     ),
     Variant(
         "heavy tails of the law", "all coefficients have the same scale", lambda: constant(TAIL_WEIGHTS=((0, 1.0),))
@@ -252,27 +250,29 @@ STAGES = (
     Variant(
         "columns that tell nothing",
         "the prior gives no probability to columns that all have coefficients 0",
-        lambda: [*constant(SPIKE=0.0), (Rounds, "_hopeless", 0.0)],
+        lambda: [*constant(SPIKE_PROBABILITY=0.0), (Rounds, "_no_signal", 0.0)],
         ("logistic", "svm", *REGRESSION),
         reason="it is meant for a handful of records, where fits must not blow up",
     ),
     Variant(
         "factors of the curvature",
         "the expected curvature is believed, whatever points say",
-        lambda: with_points(doubt=np.zeros_like),
+        lambda: with_points(log_curvature_std=np.zeros_like),
     ),
     Variant(
         "mismatch",
         "early steps are weighed by their noise alone, however long they are",
-        lambda: constant(MISMATCH=dict.fromkeys(constants.MISMATCH, 0.0)),
+        lambda: constant(NONQUADRATIC_ERROR=dict.fromkeys(constants.NONQUADRATIC_ERROR, 0.0)),
     ),
     Variant(
-        "moving intercept", "the intercept is not expected to move because columns do", lambda: constant(LEAD_SHARE=0.0)
+        "moving intercept",
+        "the intercept is not expected to move because columns do",
+        lambda: constant(INTERCEPT_SHIFT_SHARE=0.0),
     ),
     Variant(
         "limit of a move",
         "one round may move predictions as far as it likes",
-        lambda: constant(MOST_MOVE=math.inf),
+        lambda: constant(MAX_MOVE=math.inf),
         reason="it bounds what a single round can spoil",
     ),
     Variant(
@@ -296,7 +296,7 @@ STAGES = (
     Variant(
         "pinned intercept",
         "the intercept is what gradients say, not what the share of positives says",
-        lambda: constant(PINNED_RECORDS=0.0),
+        lambda: constant(INTERCEPT_RECORDS=0.0),
         ("logistic", "auc"),
     ),
     Variant(
@@ -314,17 +314,17 @@ STAGES = (
     Variant(
         "curvature drawn to the expected one",
         "late rounds use the released curvature as it is, with eigenvalues raised to the noise",
-        lambda: [(rounds_module, "denoised_curvature", raw_curvature)],
+        lambda: [(gradient_rounds, "denoise_curvature", raw_curvature)],
     ),
     Variant(
         "late shrinkage",
         "late rounds are not drawn to what early ones found",
-        lambda: [(rounds_module, "posterior", wide_law)],
+        lambda: [(gradient_rounds, "posterior", wide_law)],
     ),
     Variant(
         "late mismatch",
         "late points are weighed by their noise alone, however far away they were taken",
-        lambda: constant(LATE_MISMATCH=0.0),
+        lambda: constant(LATE_NONQUADRATIC_ERROR=0.0),
     ),
 )
 
@@ -375,7 +375,7 @@ MOVED: dict[str, tuple[str, Callable[[float], list[Change]], tuple[str, ...]]] =
         "budget of residuals and margins",
         parts_times("SHARES", ("residuals", "margins")), ("logistic", "svm", *REGRESSION),
     ),
-    "FEW_RECORDS": ("below which a fit is mostly a constant", times(["FEW_RECORDS"]), ALL),
+    "SMALL_BUDGET_RECORDS": ("below which a fit is mostly a constant", times(["SMALL_BUDGET_RECORDS"]), ALL),
     "ROUGH_SHARE": ("budget of rough rounds", times(["ROUGH_SHARE"]), REGRESSION),
     "LATE_SHARE": ("budget of late rounds", times(["LATE_SHARE"]), ALL),
     "LATE_RECORDS": ("per coefficient, from which late rounds are worth it", times(["LATE_RECORDS"]), ALL),
@@ -384,21 +384,21 @@ MOVED: dict[str, tuple[str, Callable[[float], list[Change]], tuple[str, ...]]] =
     "CLIP of margins": ("of slopes and rows", parts_times("CLIP", ["margin"]), CLASSIFICATION),
     "CLIP of residuals": ("of rows", parts_times("CLIP", ["quantile", "squares"]), REGRESSION),
     "LATE_CLIP": ("of rows in late rounds", times(["LATE_CLIP"]), ALL),
-    "WIDTH": ("limit of residuals of least squares", times(["WIDTH"]), ("linear",)),
+    "RESIDUAL_CLIP": ("limit of residuals of least squares", times(["RESIDUAL_CLIP"]), ("linear",)),
     "ROUGH_WIDTH, FINE_WIDTH": ("smoothing of quantiles", times(["ROUGH_WIDTH", "FINE_WIDTH"]), ("median", "upper")),
     "HINGE_WIDTH": ("smoothing of the hinge", times(["HINGE_WIDTH", "SHARP_HINGE_WIDTH"]), ("svm",)),
-    "SIGNAL": ("variance that columns are expected to explain", times(["SIGNAL"]), ALL),
-    "PRIOR_SPREAD": ("octaves around it", times(["PRIOR_SPREAD"]), ALL),
-    "HOPELESS_RECORDS": (
+    "EXPLAINED_VARIANCE": ("variance that columns are expected to explain", times(["EXPLAINED_VARIANCE"]), ALL),
+    "SCALE_PRIOR_STD": ("octaves around it", times(["SCALE_PRIOR_STD"]), ALL),
+    "NO_SIGNAL_RECORDS": (
         "below which columns may tell nothing",
-        times(["HOPELESS_RECORDS", "HOPELESS_EACH"]), ("logistic", "svm", *REGRESSION),
+        times(["NO_SIGNAL_RECORDS", "NO_SIGNAL_PER_COEFFICIENT"]), ("logistic", "svm", *REGRESSION),
     ),
-    "DOUBT": ("of the expected curvature", times(["DOUBT"]), ALL),
-    "MISMATCH": ("error of a step, of its length", times(["MISMATCH"]), ALL),
-    "DRIFT": ("between rough and fine rounds", times(["DRIFT"]), ("upper", "linear")),
-    "PINNED_RECORDS": (
+    "LOG_CURVATURE_STD": ("of the expected curvature", times(["LOG_CURVATURE_STD"]), ALL),
+    "NONQUADRATIC_ERROR": ("error of a step, of its length", times(["NONQUADRATIC_ERROR"]), ALL),
+    "LEVEL_SHIFT": ("between rough and fine rounds", times(["LEVEL_SHIFT"]), ("upper", "linear")),
+    "INTERCEPT_RECORDS": (
         "per coefficient, from which gradients tell the intercept",
-        times(["PINNED_RECORDS"]), ("logistic", "auc"),
+        times(["INTERCEPT_RECORDS"]), ("logistic", "auc"),
     ),
 }  # fmt: skip
 FACTORS = {"half": 0.5, "double": 2.0}

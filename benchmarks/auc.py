@@ -27,7 +27,7 @@ from benchmarks import Measurement, best_time, one_time
 from benchmarks.shapes import few_positive, indicators, labels
 from dpconvex import DPAUCClassifier, DPLogisticRegression
 from dpconvex.engine import MemoryRows
-from dpconvex.inputs.people import Records
+from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.losses import PairLogistic
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.objectives.pair_sums import logistic_sums
@@ -70,7 +70,7 @@ class Problem:
             self.test_X, self.test_y = data.X_test, data.y_test == data.y.max()
         positive, negative = COUNTS[self.name]
         self.settings = {"feature_bounds": data.feature_bounds, "min_positive": positive, "min_negative": negative}
-        plan = self.model(mechanism="output")._plan(Records(len(self.X)), self.X.shape[1], 2)
+        plan = self.model(mechanism="output")._plan(PrivacyUnit(len(self.X)), self.X.shape[1], 2)
         self.bounds = replace(plan.certificate.bounds, loss=PairLogistic("2"))
         rows = MemoryRows(self.X, np.where(self.y, 1.0, -1.0), plan.row_map)
         self.scale = np.array(plan.row_map.scale)

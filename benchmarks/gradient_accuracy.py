@@ -19,13 +19,13 @@ from sklearn.metrics import mean_pinball_loss
 
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
-from dpconvex.datasets import make_quantile_regression
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 from dpconvex_reproduction.datasets import load_bike, load_census_wages
+from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
 QUANTILE, DELTA, RADIUS, REPEATS = 0.7, 1e-2, 10.0, 100

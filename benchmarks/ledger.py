@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks import Measurement
 from dpconvex.privacy.guarantees import GaussianDP
-from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.ledger import Ledger
 
 SIZES = (100, 10_000, 100_000)
 CHARGES = 40

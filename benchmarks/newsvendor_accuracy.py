@@ -20,8 +20,7 @@ import numpy as np
 from benchmarks import Measurement
 from benchmarks.gradient_accuracy import mean_and_error, public_fit, recorded
 from dpconvex import DPNewsvendor
-from dpconvex.datasets import make_newsvendor
-from dpconvex.datasets.synthetic import NEWSVENDOR_ERRORS
+from dpconvex.datasets import NEWSVENDOR_ERRORS, make_newsvendor
 from dpconvex_reproduction.datasets import load_restaurant_lamb
 from dpconvex_reproduction.newsvendor_gdp import algorithm_1, paper_bandwidth
 

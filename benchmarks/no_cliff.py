@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import Measurement
 from benchmarks.shapes import TABLES, default_model, loss_of, predictions
 from dpconvex.engine import RowMap
-from dpconvex.fit.config import few_records, gradient_noise, plan_fit
+from dpconvex.fit.config import gradient_noise, plan_fit, small_budget_weight
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import LinearBounds
@@ -37,14 +37,14 @@ def planned() -> dict[str, float]:
             for n in sizes:
                 bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm)
                 plan = plan_fit(bounds, mu, settings)
-                row = {"all gradients": (gradient_noise(plan, bounds, mu) * n) ** 2}
+                row = {"all gradients": (gradient_noise(plan.config, plan.terms(bounds, mu), bounds) * n) ** 2}
                 for name, term in plan.terms(bounds, mu).items():
                     row[f"noise, {name}"] = term.scale**2 / term.releases
                 row |= {
                     f"limit, {name}": getattr(plan.config, name)
                     for name in ("clip", "late_clip", "width", "radius_multiple")
                 }
-                row["1 + share of a constant"] = 1 + few_records(n * mu)
+                row["1 + share of a constant"] = 1 + small_budget_weight(n * mu)
                 rows.append(row)
             for one, other in itertools.pairwise(rows):
                 for name in one.keys() & other.keys():  # late rounds begin with a small share

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
-from dpconvex.datasets import Synthetic, make_quantile_regression
+from dpconvex.datasets import Synthetic
+from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
 QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
-from dpconvex.datasets.synthetic import expected_pinball
+from dpconvex.datasets import expected_pinball
 from dpconvex.privacy import ApproxDP
 
 Array = NDArray[np.float64]

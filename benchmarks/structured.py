@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks import Measurement
 from dpconvex import DPMedian, DPPiecewiseLinear
-from dpconvex.datasets import make_piecewise_linear, make_structured_median
 from dpconvex.losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives import StructuredRecords
 from dpconvex_reproduction.convolution_objective_perturbation import moreau_sgd, noisy_sgd
+from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make_structured_median
 
 DELTA = 1e-5
 HIGH_PRIVACY = (0.2, 0.5)

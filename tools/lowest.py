@@ -10,6 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = (ROOT / "pyproject.toml", ROOT / "reproduction" / "pyproject.toml")
 # `make lowest` runs the tests: what builds pages or checks style may be as new as it is.
 EXTRAS = ("dask", "plots", "studio", "test")
+# Versions of what they need in turn that came long after them, and warn of their use.
+CONTEMPORARIES = ("pyparsing<3.3",)  # of matplotlib 3.9
 
 
 def lowest(requirement: str) -> str | None:
@@ -35,7 +37,7 @@ def pins() -> list[str]:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         extras = project.get("optional-dependencies", {})
         asked += [*project["dependencies"], *(line for name in EXTRAS for line in extras.get(name, ()))]
-    return sorted({pin for line in asked if (pin := lowest(line))})
+    return sorted({pin for line in asked if (pin := lowest(line))} | set(CONTEMPORARIES))
 
 
 if __name__ == "__main__":

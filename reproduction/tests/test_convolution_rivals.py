@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dpconvex.datasets import make_structured_median
 from dpconvex.losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives import StructuredRecords
 from dpconvex_reproduction.convolution_objective_perturbation import moreau_gradient, moreau_sgd, noisy_sgd
+from dpconvex_reproduction.datasets.simulated import make_structured_median
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 

@@ -7,7 +7,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dpconvex.datasets import make_structured_median
 from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
@@ -30,6 +29,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.printed_privacy im
 )
 from dpconvex_reproduction.convolution_objective_perturbation.risk_figures import compare
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import published_epsilon
+from dpconvex_reproduction.datasets.simulated import make_structured_median
 
 PAPER = "convolution-objective-perturbation"
 EPSILON, DELTA = 1.0, 1e-5

@@ -7,7 +7,7 @@ import pytest
 
 from dpconvex.privacy import ApproxDP, gaussian_scale
 from dpconvex.privacy.bounds.phases import phases_of
-from dpconvex.privacy.sampling import sampled_epsilon
+from dpconvex.privacy.subsampling import sampled_epsilon
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.quantile_sco.comparison import Grid, judge_comparison
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE

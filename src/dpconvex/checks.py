@@ -7,8 +7,6 @@ from numbers import Real
 
 import numpy as np
 
-__all__ = ["MOST_FEATURES", "check_count", "check_number", "check_positive"]
-
 MOST = 2**53  # whole numbers below it are exact in float64
 MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few seconds of planning
 

@@ -1,42 +1,50 @@
-r"""Scores that may be published: how good a model is on private rows, with noise, an interval and a certificate.
+r"""Private scores of a model on private rows: a noisy value, its interval and its certificate.
 
-A score computed on private rows is a release like any other. Here every row gives a number within a public range (or
-lies in one of a few bins, or is ranked against the others), the total gets noise, and a ledger can be charged. Use rows
-that the fit has not seen: on its own rows a model looks better than it is.
+A score computed on private rows is a release like any other. Every row gives a number within a public range, lies in
+one of a few bins, or is ranked against the others; the total gets noise, and a ledger can be charged. Use rows that the
+fit has not seen: on its own rows a model looks better than it is.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.evaluation_certificate import ROW_WEIGHT, EvaluationCertificate
+from dpconvex.core.pairs import CLASS_WEIGHT, pair_statistic, pair_statistic_of_people
 from dpconvex.core.release import Answers
-from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
-from dpconvex.estimators.release import charge
+from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.row_weights import RowWeights
+from dpconvex.estimators.private_model import charge
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people import RowsOfPeople, read_people, with_people
+from dpconvex.inputs.people import RowsOfPeople, person_indices, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable
-from dpconvex.inputs.settings import least_rows, resolve_guarantee
-from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, takes_columns_in_order
+from dpconvex.inputs.settings import Classifier, Fitted, least_rows, resolve_guarantee
+from dpconvex.inputs.training_data import is_encoded, read_training, takes_columns_in_order
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.reports.score_results import PrivateScore, described_score
-from dpconvex.scored_rows import METRICS, ScoredRows, exact_statistic, scored_level, statistic_of
 from dpconvex.scores import silent
 from dpconvex.types import Array
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["METRICS", "PrivateScore", "private_score"]
 
-
+_GRID = 2**20  # steps of a row's number
+_PARTS = 2**10  # steps of a person's share of valid rows
+_DRAWS = 5_000  # of the noise, for intervals
 _LOG_LOSS = 5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 _LEVEL = 0.95
 _NEEDS = {
@@ -67,7 +75,7 @@ def private_score(
     level: float = _LEVEL,
     random_state: int | None = None,
 ) -> PrivateScore:
-    r"""Return how good a fitted model is on private rows, as a number that may be published.
+    r"""Return the score of a fitted model on private rows, as a number that may be published.
 
     Row metrics: ``low + (high - low) (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the valid rows, with ``u_i`` the
     row's number, clipped to the public range ``[low, high]`` and scaled to [0, 1], and r their noisy number. AUC:
@@ -77,11 +85,11 @@ def private_score(
     Parameters
     ----------
     model : fitted estimator
-        Of dpconvex; public by now. Also a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator,
-        and a model that was loaded with its schema: X is then a table as it comes.
+        Of dpconvex. For a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator, and a model that
+        was loaded with its schema, X is a raw table.
     X, y : array or dataframe, array
         Private rows that the fit has not seen. A row with a missing value, or a label that the model does not know,
-        counts nowhere; how many are left is paid for, and part of the result.
+        counts nowhere; how many are left is released with noise.
     metric : str, optional
         ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions;
         ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
@@ -93,13 +101,12 @@ def private_score(
     ledger : Ledger, optional
         Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
     groups : array of shape (n_samples,), optional
-        Identifiers of people. The promise is then made to a person with all its rows: a person's number is the mean of
-        those of its rows, and the score the mean over people. By default those of the schema's ``[person]``, where X is
-        a table as it comes. For AUC a row has the share ``1 / m`` of its person's m
-        rows, and a pair the product of both; pairs of one person's rows count as ties. A row that names nobody counts
-        for nobody.
+        Identifiers of people; by default those of the schema's ``[person]`` where X is a raw table. The promise is then
+        made to a person with all its rows: a person's number is the mean of its rows', and the score the mean over
+        people. For AUC a row weighs ``1 / m`` of its person's m rows, a pair the product of both, and pairs of one
+        person's rows count as ties. A row without an identifier counts nowhere.
     quantile : float, optional
-        Which of its levels is scored, of a model with several.
+        The level to score, of a model with several.
     residual_bound : float, optional
         Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
         Noise grows with it.
@@ -135,14 +142,13 @@ def private_score(
     True
     """
     owner = "private_score"
-    model, X, groups = _taken_apart(model, X, groups)
+    model, X, groups = _read_raw_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_metric(model) if metric is None else metric
-    column = _column(model, quantile)
+    column = _level_column(model, quantile)
     _check_metric(model, metric, column)
     check_neighbors(neighbors, owner)
-    allowed = "a number between 0 and 1"
-    level = check_number("level", owner, level, allowed, 0, 1, low_open=True)
+    level = check_number("level", owner, level, "a number between 0 and 1", 0, 1, low_open=True)
     check_count("bins", owner, bins, 2, 1000)
     if ledger is not None and not hasattr(ledger, "charge"):
         raise TypeError(
@@ -161,12 +167,12 @@ def private_score(
     charge(ledger, certificate, owner)
     with silent():
         exact = exact_statistic(rows, metric, low, high, bins)
-        released = _add(exact, certificate, noise)
-    return described_score(released, certificate, metric, (low, high), n, level)
+        released = _release(exact, certificate, noise)
+    return describe_score(released, certificate, metric, (low, high), n, level)
 
 
-def _taken_apart(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
-    """Return an estimator, its rows and their people: a pipeline's `PublicTable` or a loaded schema reads tables."""
+def _read_raw_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
+    """Return an estimator, its rows and their people, read by a pipeline's `PublicTable` or a loaded schema."""
     steps = [step for _, step in getattr(model, "steps", [])]
     if len(steps) == 2 and isinstance(steps[0], PublicTable):
         table, model = steps
@@ -178,14 +184,15 @@ def _taken_apart(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
     else:
         schema = getattr(model, "schema_", None)
         if schema is None or isinstance(X, RowsOfPeople) or is_partitioned(X) or is_encoded(X, schema):
-            return model, *with_people(X, groups)
+            return model, *split_people(X, groups)
         table = PublicTable(schema)
     if groups is not None:
         return model, table.transform(X), groups
-    return model, *with_people(clone(table).fit_transform(X), None)
+    return model, *split_people(clone(table).fit_transform(X), None)
 
 
 def _default_metric(model: Any) -> str:
+    """Return the metric that the estimator minimises, or nearly."""
     if hasattr(model, "predict_interval"):
         return "coverage"
     if is_classifier(model):
@@ -195,17 +202,17 @@ def _default_metric(model: Any) -> str:
     return "pinball" if hasattr(model, "quantile") else "squared"
 
 
-def _levels(model: Any) -> list[float]:
-    """Return the levels of a model with several; none of products, which have one each."""
+def _quantile_levels(model: Any) -> list[float]:
+    """Return the levels of a model with several; none for a newsvendor of several products."""
     found = getattr(model.certificate_, "parameters", {}).get("quantile")
     return found if isinstance(found, list) and hasattr(model, "quantile") else []
 
 
-def _column(model: Any, quantile: object) -> int | None:
-    """Return which of several predictions is scored."""
-    levels = _levels(model)
+def _level_column(model: Any, quantile: object) -> int | None:
+    """Return the column of the predictions that belongs to a level."""
     if quantile is None:
         return None
+    levels = _quantile_levels(model)
     if quantile not in levels:
         allowed = f"None or one of the model's levels, {levels}" if levels else "None: it has one"
         raise ValueError(f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead.")
@@ -213,6 +220,7 @@ def _column(model: Any, quantile: object) -> int | None:
 
 
 def _check_metric(model: Any, metric: object, column: int | None) -> None:
+    """Raise unless the model can be scored by this metric."""
     if metric not in METRICS:
         raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
@@ -223,7 +231,7 @@ def _check_metric(model: Any, metric: object, column: int | None) -> None:
         and not (metric == "coverage" and hasattr(model, "predict_interval"))
         and column is None
     ):
-        levels = _levels(model)
+        levels = _quantile_levels(model)
         many = "levels" if levels else "levels or products"
         remedy = "There are no scores of several products."
         if levels:
@@ -273,7 +281,7 @@ def _range(model: Any, metric: str, residual_bound: object, column: int | None =
 
 
 def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
-    """Return rows and targets, marked where a value is missing: no error tells of values."""
+    """Return rows and targets, NaN where a value is missing: no error depends on values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y) or issparse(X):
         kind = "a sparse table" if issparse(X) else "a Dask collection"
@@ -281,10 +289,9 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
             f"{owner} needs dense rows in memory. Got {kind} instead. Use X.toarray(), or X.compute() and y.compute(), "
             "or a public sample of the rows."
         )
-    probe = copy(model)
-    labels = is_classifier(model)
+    probe, labels = copy(model), is_classifier(model)
     clean = Clean(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
-    features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))  # fmt: skip
+    features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
             f"The X given to {owner} has {features.shape[1]} columns, but the model was fitted on "
@@ -298,6 +305,298 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
     return ScoredRows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
-def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
+def _release(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
+    """Return the statistic with the noise that its certificate states."""
     answers = Answers({"score": certificate.term}, noise)
     return answers.release(answers.claim("score"), exact)
+
+
+# Steps of the range of a row's number, and of a person's vote in a histogram: sums of 2^32 of them are exact, however
+# many there are. Their number may be private, and a grid that followed it would move everybody's votes.
+_VOTES = 2**30  # steps of a person's vote in pairs, which are counted in Python's whole numbers
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Private rows, marked, and a model's answers to them."""
+
+    model: Fitted
+    features: Array
+    target: Array  # numbers, or positions of labels; NaN where a row is invalid
+    people: RowWeights | None = None
+    column: int | None = None  # of predictions at several levels
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Whether a row counts: it has no missing value, and a label that the model knows."""
+        return ~np.isnan(self.target)
+
+    @property
+    def count(self) -> int:
+        """Number of records: people, or rows."""
+        return len(self.target) if self.people is None else self.people.records
+
+    def answers(self, method: str) -> Array:
+        """Return the model's answers; those of invalid rows do not count."""
+        usable = np.asarray(np.isfinite(self.features).all(axis=1))
+        # A model needs at least one row: zeros stand for none, and for invalid ones.
+        asked = np.zeros((max(1, len(usable)), self.features.shape[1]))
+        asked[: len(usable)] = np.where(usable[:, None], self.features, 0)
+        return np.asarray(getattr(self.model, method)(asked))[: len(usable)]
+
+    def residuals(self) -> Array:
+        """Return targets minus predictions, NaN for invalid rows."""
+        found = self.answers("predict")
+        return np.asarray(self.target - (found if self.column is None else found[:, self.column]))
+
+
+# Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as the worst.
+def _accuracy(rows: ScoredRows) -> Array:
+    classes = cast(Classifier, rows.model).classes_
+    positions = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
+    return np.where(positions == rows.target, 1.0, 0.0)
+
+
+def _log_loss(rows: ScoredRows) -> Array:
+    probabilities = rows.answers("predict_proba")
+    position = np.nan_to_num(rows.target, nan=0.0).astype(int)
+    return np.asarray(-np.log(probabilities[np.arange(len(position)), position]))
+
+
+def _pinball(rows: ScoredRows) -> Array:
+    level, residual = scored_level(rows.model, rows.column), rows.residuals()
+    return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
+
+
+def _cost(rows: ScoredRows) -> Array:
+    residual, model = rows.residuals(), cast(Any, rows.model)
+    return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
+
+
+def _coverage(rows: ScoredRows) -> Array:
+    if hasattr(rows.model, "predict_interval"):
+        low, high = rows.answers("predict_interval").T
+        return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
+    return np.where(rows.residuals() <= 0, 1.0, 0.0)
+
+
+_ROW_METRICS: dict[str, Callable[[ScoredRows], Array]] = {
+    "accuracy": _accuracy,
+    "log_loss": _log_loss,
+    "pinball": _pinball,
+    "cost": _cost,
+    "absolute": lambda rows: np.abs(rows.residuals()),
+    "squared": lambda rows: rows.residuals() ** 2,
+    "coverage": _coverage,
+}
+_HIGHER_IS_BETTER = {"accuracy", "coverage"}
+METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
+
+
+def scored_level(model: Any, column: int | None) -> float:
+    """Return the level of the prediction that is scored."""
+    found = model.certificate_.parameters.get("quantile", 0.5)
+    return float(found if column is None else found[column])
+
+
+def statistic_of(metric: str, bins: int) -> tuple[str, int]:
+    """Return the name of the statistic that gets noise, and its dimension."""
+    if metric == "auc":
+        return "auc", 3
+    if metric in ("calibration", "residuals"):
+        return "histogram", bins * (2 if metric == "calibration" else 1)
+    return "mean", 2
+
+
+def exact_statistic(rows: ScoredRows, metric: str, low: float, high: float, bins: int) -> Array:
+    """Return the statistic without noise: private."""
+    if metric == "auc":
+        return _pairs(rows)
+    if metric == "residuals":
+        return _binned(rows, rows.residuals(), low, high, bins)
+    if metric == "calibration":
+        predicted = rows.answers("predict_proba")[:, 1]
+        of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
+        return np.concatenate([_binned(rows, each, 0.0, 1.0, bins) for each in of_label])
+    values = _ROW_METRICS[metric](rows)
+    worst = low if metric in _HIGHER_IS_BETTER else high
+    values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
+    unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
+    return _sums(rows, np.rint(unit * _GRID) - _GRID / 2)
+
+
+def _sums(rows: ScoredRows, steps: Array) -> Array:
+    """Return the sum over valid rows of whole steps, from minus to plus a half, and their number times its weight.
+
+    A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded towards 0 and its share
+    of valid rows up, so that the first is at most half of the second.
+    """
+    valid, people = rows.valid, rows.people
+    steps = np.where(valid, steps, 0.0)
+    if people is None:
+        number, total = int(valid.sum()) * _PARTS, int(steps.astype(np.int64).sum())
+    else:
+        sums, there, every = (
+            np.bincount(person_indices(people.tags), each, minlength=people.records + 1)[:-1]
+            for each in (steps, valid, np.ones(len(steps)))
+        )
+        every = np.maximum(every, 1.0)
+        number = int(np.ceil(there * _PARTS / every).astype(np.int64).sum())
+        total = int(np.trunc(sums / every).astype(np.int64).sum())
+    return np.array([total / _GRID, ROW_WEIGHT * (number / _PARTS)])
+
+
+def _binned(rows: ScoredRows, values: Array, low: float, high: float, bins: int) -> Array:
+    """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in none."""
+    scaled = (values - low) / (high - low) * bins
+    weights = np.ones(len(scaled))
+    if rows.people is not None:
+        weights = np.floor(rows.people.values * _GRID) / _GRID
+    weights = np.where(np.isnan(scaled), 0.0, weights)
+    bin_indices = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)
+    return np.asarray(np.bincount(bin_indices, weights, minlength=bins), dtype=np.float64)
+
+
+def _pairs(rows: ScoredRows) -> Array:
+    """Return the statistic of :mod:`dpconvex.core.pairs`."""
+    margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
+    # A row that cannot be ranked is wrong in all its pairs.
+    lost = np.where(labels == 1, -np.inf, np.inf)
+    ranked = np.where(np.isnan(margins), lost, margins)
+    if rows.people is None:
+        return pair_statistic(ranked, labels)
+    people = rows.people
+    return pair_statistic_of_people(ranked, labels, people.values, person_indices(people.tags), people.records)
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """A released score.
+
+    Attributes
+    ----------
+    metric : str
+        Name of the metric.
+    value : float
+        The score with its noise; NaN for ``"calibration"`` and ``"residuals"``, which are curves.
+    interval : pair of float
+        Holds the score without noise with probability ``level`` over the noise. It says nothing about other rows.
+    level : float
+        Of the interval.
+    curve : dict of str to array
+        ``"calibration"``: ``predicted`` (middles of bins), ``observed`` shares of positive rows, ``low``, ``high`` and
+        ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
+    certificate : EvaluationCertificate
+        Guarantee of the release.
+    rows : float
+        Noisy number of valid rows (or people).
+    """
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    level: float
+    certificate: EvaluationCertificate = field(repr=False)
+    curve: dict[str, Array] = field(default_factory=dict, repr=False)
+    rows: float = math.nan
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        if self.curve:
+            return f"{self.metric}, {self.certificate.guarantee!r}"
+        low, high = self.interval
+        return (
+            f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
+            f"{self.level:g}) over about {self.rows:.4g} valid rows, {self.certificate.guarantee!r}"
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the released curve, or the score with its interval; needs matplotlib."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots()[1]
+        if self.metric == "calibration":
+            x, y = self.curve["predicted"], self.curve["observed"]
+            ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+            ax.errorbar(x, y, _error_bars(y, self.curve["low"], self.curve["high"]), fmt="o", capsize=3)
+            ax.set(xlabel="predicted probability", ylabel="share of positive rows")
+        elif self.metric == "residuals":
+            ax.stairs(self.curve["share"], self.curve["edges"], fill=True, alpha=0.5)
+            ax.set(xlabel="target minus prediction", ylabel="share of rows")
+        else:
+            bars = _error_bars(*(np.array([end]) for end in (self.value, *self.interval)))
+            ax.errorbar([0], [self.value], bars, fmt="o", capsize=4)
+            ax.set(xticks=[0], xticklabels=[self.metric], ylabel="score")
+        return ax
+
+
+def _error_bars(middle: Array, low: Array, high: Array) -> Array:
+    return np.maximum(np.array([middle - low, high - middle]), 0.0)
+
+
+def describe_score(
+    released: Array, certificate: EvaluationCertificate, metric: str, limits: tuple[float, float], n: int, level: float
+) -> PrivateScore:
+    """Return the released score with its interval, from released and public numbers alone."""
+    n = max(1, n)  # there may be no identifier at all
+    levels = (1 - level) / 2, (1 + level) / 2
+    possible = released - _noise_draws(certificate)
+    if certificate.statistic == "histogram":
+        curve, rows = _describe_curve(released, possible, metric, limits, levels), float(released.sum())
+        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve, rows)
+    low, high = limits
+    if metric == "auc":
+        low, high = 0.0, 1.0
+
+    def score(vector: Array) -> Array:
+        if metric == "auc":
+            classes = np.clip(vector[..., 1:] / CLASS_WEIGHT, 1.0, max(1.0, n - 1.0))
+            return np.asarray(0.5 + vector[..., 0] * (n - 1) / classes.prod(axis=-1))
+        share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1] / ROW_WEIGHT, 1.0)
+        return np.asarray(low + (high - low) * share)
+
+    ends = np.clip(np.quantile(score(possible), levels), low, high)
+    value = float(np.clip(score(released), low, high))
+    rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
+    interval = (float(ends[0]), float(ends[1]))
+    return PrivateScore(metric, value, interval, level, certificate, rows=rows)
+
+
+def _noise_draws(certificate: EvaluationCertificate) -> Array:
+    """Return draws of the noise's law for intervals: public, and the same for everybody."""
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((_DRAWS, certificate.dimension))
+    if certificate.distribution == "gaussian":
+        return draws * certificate.scale
+    lengths = rng.gamma(certificate.dimension, certificate.scale, (_DRAWS, 1))
+    return draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths
+
+
+def _describe_curve(
+    released: Array, possible: Array, metric: str, limits: tuple[float, float], levels: tuple[float, float]
+) -> dict[str, Array]:
+    """Return a calibration curve or a histogram of residuals, with intervals."""
+    counts = np.maximum(released, 0.0)
+    if metric == "residuals":
+        rows = max(1.0, float(counts.sum()))
+        low, high = np.quantile(np.maximum(possible, 0.0) / rows, levels, axis=0)
+        edges = np.linspace(*limits, len(released) + 1)
+        return {"edges": edges, "share": counts / rows, "low": low, "high": high}
+    bins = len(released) // 2
+
+    def observed(vector: Array) -> Array:
+        rest, positive = np.maximum(vector[..., :bins], 0.0), np.maximum(vector[..., bins:], 0.0)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.nan_to_num(positive / (rest + positive), nan=0.5))
+
+    low, high = np.quantile(observed(possible), levels, axis=0)
+    return {
+        "predicted": (np.arange(bins) + 0.5) / bins,
+        "observed": observed(released),
+        "low": low,
+        "high": high,
+        "rows": counts[:bins] + counts[bins:],
+    }

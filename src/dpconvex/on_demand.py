@@ -1,4 +1,4 @@
-"""Names of a package that load their module when they are asked for, so that nobody waits for what is not used."""
+"""Names of a package that load their module on first use."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-__all__ = ["on_demand"]
-
 
 def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__``.
 
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    homes : mapping of str to str
-        By name, the module that defines it, counted from the package (a leading dot: from the one around it). A
-        module of the same name stands for itself: what is defined in it must not share its name, because importing
-        the module would put the module in its place.
+    ``homes`` says for each name which module defines it, relative to the package (a leading dot: to its parent). A
+    module of the same name stands for itself: importing it would put the module in the name's place.
     """
     names = vars(sys.modules[package])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.utils import get_tags
 
-from dpconvex.estimators.base import PrivateModel
+from dpconvex.estimators.private_model import PrivateModel
 from dpconvex.inputs.public_table import PublicTable
 
 __all__ = ["check_pipeline"]

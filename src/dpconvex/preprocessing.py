@@ -19,20 +19,15 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.choices import Choices
 from dpconvex.core.release import Answers
-from dpconvex.engine.blocks import placed_rows
-from dpconvex.engine.summation_order import accumulate
-from dpconvex.estimators.release import charge
+from dpconvex.engine.block_products import transform_rows
+from dpconvex.engine.summation import accumulate
+from dpconvex.estimators.private_model import charge
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
-from dpconvex.inputs.tables import read_features
-from dpconvex.privacy.certificates.preprocessing import (
-    MOMENT_BLOCK,
-    PreprocessingCertificate,
-    moment_noise,
-    quantile_noise,
-)
-from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.inputs.training_data import read_features
+from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
+from dpconvex.privacy.pipeline_certificates import MOMENT_BLOCK, PreprocessingCertificate, moment_noise, quantile_noise
 from dpconvex.types import Array
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler", "PublicTable"]
@@ -362,7 +357,7 @@ class DPMoments(_PaidTransformer):
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
         values, vectors = np.linalg.eigh(self.covariance_)
         # Row by row: what becomes of a record must not depend on how many others there are.
-        return placed_rows(rows, (vectors / np.sqrt(values)) @ vectors.T)
+        return transform_rows(rows, (vectors / np.sqrt(values)) @ vectors.T)
 
 
 def _stacked(unit: Array) -> Array:

@@ -1,11 +1,9 @@
-r"""Scores that candidates are compared by: one number per row, or the area under the ROC curve.
+r"""Scores that `DPSelect` compares candidates by: one number per row, or the area under the ROC curve.
 
-A function that sees all rows can let one of them change everything, and nobody can check that it does not. So a score
-of your own is asked about one row at a time, its answers are clipped to a public range, and the library adds them up.
-The one score that is no sum over rows has a sensitivity of its own (:class:`AUCScore`).
-
-Scores are whole numbers of steps, ``SCORE_GRID`` to what one record can change, whatever the rows hold: what is not a
-number counts as the worst score.
+A function that sees all rows could let one change everything. So your function is asked about one row at a time,
+its answers are clipped to a public range, and the library adds them up. :class:`AUCScore` is no sum over rows and has a
+sensitivity of its own. Scores are whole numbers of steps, ``SCORE_GRID`` to what one record can change. NaN counts as
+the worst score.
 """
 
 from __future__ import annotations
@@ -22,12 +20,10 @@ from scipy.sparse import issparse
 
 from dpconvex.core.choices import SCORE_GRID
 from dpconvex.core.pairs import twice_in_order
-from dpconvex.engine.votes import Tags
-from dpconvex.inputs.estimator_protocols import Classifier
+from dpconvex.engine.row_weights import Tags
+from dpconvex.inputs.settings import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.types import Array
-
-__all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
 Targets = NDArray[Any]  # numbers or labels
 Scored = Classifier  # or a regressor, which is never asked for labels
@@ -36,15 +32,15 @@ _RESPONSES = ("predict", "predict_proba", "decision_function")
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Let nothing be said about values: a warning that depends on them is an output."""
+    """Suppress warnings: one that depends on values is an output."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
 def _respond(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
-    """Return the model's answers row by row, and which rows it could be asked about."""
-    if issparse(X):  # whose values were checked when they were read
+    """Return the model's answers row by row, and whether each row is finite."""
+    if issparse(X):  # checked when it was read
         return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
     usable = np.asarray(np.isfinite(X).all(axis=1))
     return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
@@ -60,13 +56,10 @@ class _SumOverRows:
 
     def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         """Return one number per row, not clipped; NaN stands for the worst."""
-        raise AttributeError(f"{type(self).__name__} does not say how rows are scored.")
+        raise NotImplementedError
 
     def steps(self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
-        """Return the score of a fitted model in steps of the grid: private.
-
-        Where rows have people behind them, a person's score is the mean of its rows', rounded down to a step.
-        """
+        """Return the exact score in steps of the grid: private. A person's is the mean of its rows', rounded down."""
         if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
@@ -75,25 +68,25 @@ class _SumOverRows:
             unit = (np.clip(values, low, high) - low) / (high - low)
             steps = np.floor(np.clip(unit, 0.0, 1.0) * SCORE_GRID)
         if people is not None:
-            _, places, rows = np.unique(people, return_inverse=True, return_counts=True)
+            _, person_indices, rows = np.unique(people, return_inverse=True, return_counts=True)
             # Sums of whole numbers, exact: nobody's mean can exceed the largest of its rows.
-            steps = np.floor(np.bincount(places, steps) / rows)
+            steps = np.floor(np.bincount(person_indices, steps) / rows)
         return int(steps.astype(np.int64).sum())
 
 
 @dataclass(frozen=True)
 class RowScore(_SumOverRows):
-    """A score of one row by a function of your own; it is added up over the validation rows.
+    """Score of one row by a function of your own, added up over the validation rows.
 
     Parameters
     ----------
     function : callable
-        ``function(target, response)`` returns the score of one row, more being better. It is called for each row by
-        itself. A row for which it raises or returns no number counts as the worst.
+        ``function(target, response)`` returns the score of one row, more being better. A row for which it raises or
+        returns no number counts as the worst.
     low, high : float, default=0 and 1
         Public range that scores are clipped to.
     response : {"predict", "predict_proba", "decision_function"}
-        Which answer of the candidate the function gets.
+        Answer of the candidate that the function gets.
 
     Notes
     -----
@@ -118,15 +111,7 @@ class RowScore(_SumOverRows):
         return RowScoreBounds(self.low, self.high)
 
     def check(self, target: float, labels: Targets | None) -> None:
-        """Raise if the function cannot score a row, tried on an invented one.
-
-        Parameters
-        ----------
-        target : float
-            A target that could be; for classifiers it is the first label instead.
-        labels : array or None
-            The label set of a classifier.
-        """
+        """Raise if the function cannot score an invented row: a possible target, or the first of the labels."""
         if not callable(self.function) or self.response not in _RESPONSES:
             raise TypeError(
                 f"A RowScore must hold a function and one of the responses {_RESPONSES}. "
@@ -175,10 +160,7 @@ class RightOrWrong(_SumOverRows):
 class ResidualScore(_SumOverRows):
     """One minus the row's pinball loss relative to that of a residual ``bound``; absolute loss without a quantile.
 
-    Parameters
-    ----------
-    bound : float
-        Residuals beyond it, in the target's units, count as equally bad.
+    Residuals beyond the bound, in the target's units, count as equally bad.
     """
 
     bound: float
@@ -194,7 +176,7 @@ class ResidualScore(_SumOverRows):
 
 @dataclass(frozen=True)
 class AUCScore:
-    """The area under the ROC curve of the validation rows, counted over at least so many rows of each class.
+    """Area under the ROC curve of the validation rows, counted over at least so many rows of each class.
 
     Parameters
     ----------
@@ -222,7 +204,7 @@ class AUCScore:
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
     def steps(self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
-        """Return the score of a fitted model in steps of the grid: private."""
+        """Return the exact score in steps of the grid: private."""
         if not len(y):
             return 0
         sensitivity = self.bounds.sensitivity(neighbors)

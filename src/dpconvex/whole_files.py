@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and never where somebody else put a link."""
+"""Atomic writing of files: they appear whole or not at all, and never where somebody else put a link."""
 
 from __future__ import annotations
 
@@ -7,26 +7,13 @@ import os
 import secrets
 import stat
 
-__all__ = ["flush_folder", "write_whole"]
-
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file so that readers see what was there before, or all of the new content.
 
-    The content goes to a draft of a random name beside the file, is flushed, and then takes the file's name. A draft
-    is only ever created (``O_EXCL``): a link that waits under its name is not followed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file of this name is replaced. A link, a folder or a device is an error.
-    content : bytes
-        All of it.
-
-    Raises
-    ------
-    OSError
-        Names ``path``; what was there is unchanged, and no draft is left.
+    The content goes to a draft of a random name beside the file, is flushed, and then takes the file's name. A draft is
+    only ever created (``O_EXCL``): a link that waits under its name is not followed. A file of this name is replaced. A
+    link, a folder or a device is an error. An ``OSError`` names ``path`` and leaves no draft.
     """
     target = os.fspath(path)
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):

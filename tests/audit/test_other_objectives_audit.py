@@ -7,9 +7,10 @@ sensitivity. Every audit is wrong about a correct claim with probability at most
 import numpy as np
 import pytest
 from releases import releases_of
+from scalar_mechanisms import GaussianRelease
 
 from dpconvex import DPBowl, DPL1Link, DPMedian
-from dpconvex.audit import GaussianRelease, audit
+from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber
 from dpconvex.mechanisms import ExponentialMechanism, OutputPerturbation

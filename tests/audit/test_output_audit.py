@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 from releases import releases_of
+from scalar_mechanisms import GaussianRelease, LaplaceRelease
 
-from dpconvex.audit import GaussianRelease, LaplaceRelease, audit
+from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
 from dpconvex.mechanisms import OutputPerturbation

@@ -11,11 +11,11 @@ from releases import phase_claim
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, person_pairs
-from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.queries import Slope
+from dpconvex.core.records import Coordinates
 from dpconvex.core.release import PrivateRows
-from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.votes import Votes, person_tags, round_votes, share_votes
+from dpconvex.engine.row_weights import RowWeights, equal_person_weights, person_tags, round_to_grid
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.objectives import EmpiricalObjective
@@ -31,11 +31,11 @@ def objective(people, loss, alpha=0.0, forgotten=False):
     names = np.repeat(np.arange(len(people)), [rows for rows, _ in people])
     y = np.repeat([target for _, target in people], [rows for rows, _ in people])
     tags = person_tags(names)
-    count, shares = share_votes(tags)
-    shares = round_votes(shares, count)
+    count, shares = equal_person_weights(tags)
+    shares = round_to_grid(shares, count)
     if forgotten:
         shares[0] = 1.0
-    rows = MemoryRows(np.ones((y.size, 1)), y, ROW_MAP, threads=1, votes=Votes(shares, count, tags))
+    rows = MemoryRows(np.ones((y.size, 1)), y, ROW_MAP, threads=1, row_weights=RowWeights(shares, count, tags))
     return EmpiricalObjective(rows, loss, alpha, divisor=2)
 
 

@@ -12,12 +12,12 @@ import pytest
 from releases import phase_claim
 
 from dpconvex.audit import audit
-from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.core.slopes import Factor, Slope
+from dpconvex.core.queries import Factor, Slope, Statistic
+from dpconvex.core.release import PrivateRows
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.calibration import margin_edges
 from dpconvex.fit.geometry import Frame, column_octaves
-from dpconvex.fit.location import residual_tails, target_bracket
+from dpconvex.fit.location import release_residual_tails, release_target_bracket
+from dpconvex.fit.margin_calibration import margin_edges
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
@@ -51,7 +51,7 @@ def moments(rows, config):
 
 
 def octaves(rows, config):
-    target_bracket(rows, "octaves", ROWS, bounded=False)
+    release_target_bracket(rows, "octaves", ROWS, bounded=False)
 
 
 def targets(rows, config):
@@ -62,7 +62,7 @@ def residuals(rows, config):
     if rows.terms["residuals"].kind == "count":
         rows.count("residuals", Statistic("residual", NOTHING), 0.0)
     else:
-        residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)
+        release_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)
 
 
 def labels(rows, config):
@@ -136,7 +136,7 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
         changed = [[0.0, -2000.0]]
     other = np.vstack([X[1:], changed]), np.append(y[1:], -extreme)
     if neighbors == "add_or_remove_one":
-        y[0] = -extreme if phase in (targets, residuals) and term.kind == "count" else extreme
+        y[0] = -extreme if phase in (targets, residuals) and term.query == "count" else extreme
         other = X[1:], y[1:]
 
     def asked(table, factor=1.0):

@@ -11,11 +11,11 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, neighbor_pairs
-from dpconvex.audit.estimator import fitted_outputs, released_numbers
-from dpconvex.audit.statistics import lowest_bit
+from dpconvex.audit.attacks import lowest_bit
+from dpconvex.audit.estimators import fitted_outputs, released_numbers
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PureDP
-from dpconvex.privacy.noise import laplace, normal
+from dpconvex.privacy.noise import normal
 
 RUNS = 150
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def test_a_production_sampler_that_adds_no_noise_is_caught(settings, monkeypatch
     """Seeds took another way before: the audit passed while everybody's fits were without noise."""
     assert audit_estimator(regressor(**settings), pair_of("target"), RUNS).passed
     monkeypatch.setattr(normal, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
-    monkeypatch.setattr(laplace, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int))
+    monkeypatch.setattr(normal, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int))
     result = audit_estimator(regressor(**settings), pair_of("target"), RUNS)
     assert not result.passed, result.summary()
 

@@ -2,21 +2,12 @@ import math
 
 import numpy as np
 import pytest
+from scalar_mechanisms import GaussianRelease, LaplaceRelease, PerturbedObjective, likelihood_ratio
 from scipy.optimize import brentq, minimize
 from scipy.stats import kstest
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.audit import (
-    AuditResult,
-    GaussianRelease,
-    LaplaceRelease,
-    NeighborPair,
-    PerturbedObjective,
-    audit,
-    audit_estimator,
-    likelihood_ratio,
-    neighbor_pairs,
-)
+from dpconvex.audit import AuditResult, NeighborPair, audit, audit_estimator, neighbor_pairs
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve

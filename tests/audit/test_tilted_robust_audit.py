@@ -7,10 +7,11 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from scalar_mechanisms import GaussianRelease
 from sklearn.base import clone, is_classifier
 
 from dpconvex import DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor, DPTopRankClassifier
-from dpconvex.audit import GaussianRelease, audit, audit_estimator, neighbor_pairs
+from dpconvex.audit import audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
 from dpconvex.mechanisms import OutputPerturbation

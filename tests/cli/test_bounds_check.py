@@ -74,9 +74,9 @@ def test_invalid_rows_are_those_of_a_fit(visits, monkeypatch):
     """The same rows hold NaN, name nobody, or have no class, when a fit reads the file."""
     import numpy as np
 
-    from dpconvex.inputs.files import read_training_file
-    from dpconvex.inputs.schema_check import check_schema
-    from dpconvex.inputs.schema_parsing import read_schema
+    from dpconvex.inputs.inspection import check_schema
+    from dpconvex.inputs.schema import read_schema
+    from dpconvex.inputs.table_files import read_training_file
 
     schema = read_schema(visits / "schema.toml")
     X, y, people = read_training_file(

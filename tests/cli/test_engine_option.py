@@ -9,10 +9,10 @@ from command_line import sales_csv
 
 pytest.importorskip("dask.dataframe")
 
-from dpconvex.inputs import dask_files as partitions
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training_file
-from dpconvex.inputs.schema_parsing import parse_schema, read_schema
+from dpconvex.inputs import InputError
+from dpconvex.inputs import table_files as partitions
+from dpconvex.inputs.schema import parse_schema, read_schema
+from dpconvex.inputs.table_files import read_training_file
 
 MEMORY = 1 << 30
 
@@ -41,7 +41,7 @@ def test_pieces_are_the_table(pieces, ending, labels):
     if labels:
         columns = table_of(temperature=[-20, 40]).for_target("city")
     files = partitions.matching_files(pieces.path / f"part*.{ending}")
-    plan = partitions.plan_pieces(files, columns, MEMORY, 2)
+    plan = partitions.split_files(files, columns, MEMORY, 2)
     assert len(plan.pieces) > 4
     X, y = partitions.read_file_partitions(plan, columns, labels)
     expected_X, expected_y, _ = read_training_file(pieces.path / "sales.csv", columns, labels)
@@ -56,7 +56,7 @@ def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
     columns = table_of(a=[0, 1]).for_target("t")
     for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
         files = partitions.matching_files(tmp_path / pattern)
-        plan = partitions.plan_pieces(files, columns, MEMORY, 1)
+        plan = partitions.split_files(files, columns, MEMORY, 1)
         assert partitions.read_file_partitions(plan, columns, True)[1].compute().tolist() == expected
 
 
@@ -100,10 +100,10 @@ def test_memory_limit_bounds_pieces_and_threads(tmp_path):
     columns = table_of(a=[0, 1]).for_target("t")
     needed = 8 * 2 * partitions.COPIES * rows
     files = [tmp_path / "t.parquet"]
-    assert partitions.plan_pieces(files, columns, 16 * needed, 4).threads == 4
-    assert partitions.plan_pieces(files, columns, 4 * needed, 4).threads == 1
+    assert partitions.split_files(files, columns, 16 * needed, 4).threads == 4
+    assert partitions.split_files(files, columns, 4 * needed, 4).threads == 1
     with pytest.raises(InputError, match="memory limit"):
-        partitions.plan_pieces(files, columns, 2 * needed, 4)
+        partitions.split_files(files, columns, 2 * needed, 4)
 
 
 def test_pairs_of_records_in_different_files(folder):

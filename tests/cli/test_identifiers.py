@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dpconvex.cli.split import by_value
-from dpconvex.engine.votes import NOBODY, person_tags
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training_file
-from dpconvex.inputs.schema_check import check_schema
-from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.cli.bounds_split import split_by_value
+from dpconvex.engine.row_weights import NOBODY, person_tags
+from dpconvex.inputs import InputError
+from dpconvex.inputs.inspection import check_schema
+from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.table_files import read_training_file
 
 SCHEMA = parse_schema({
     "features": {"x": [0, 1]},
@@ -78,13 +78,13 @@ def test_a_type_that_names_nobody_is_refused_whatever_it_holds(tmp_path):
 
 def test_a_split_keeps_a_person_together_however_it_is_written():
     forms = pl.Series([f for n in range(200) for f in (f"{n}", f"{n}.0", f" 0{n}")])
-    sides = by_value(forms, seed=3, share=0.4).reshape(200, 3)
+    sides = split_by_value(forms, seed=3, share=0.4).reshape(200, 3)
     assert (sides == sides[:, :1]).all()
-    assert np.array_equal(by_value(pl.Series(range(200)), 3, 0.4), sides[:, 0])
+    assert np.array_equal(split_by_value(pl.Series(range(200)), 3, 0.4), sides[:, 0])
     large = pl.Series([LARGE + number for number in range(200)])
-    assert 40 < by_value(large, 3, 0.4).sum() < 120  # each by itself, although they are one float
+    assert 40 < split_by_value(large, 3, 0.4).sum() < 120  # each by itself, although they are one float
     halves = pl.Series([number + 0.5 for number in range(200)])
-    assert 40 < by_value(halves, 3, 0.4).sum() < 120
+    assert 40 < split_by_value(halves, 3, 0.4).sum() < 120
 
 
 def test_the_command_line_counts_people_and_nobody_else(folder):

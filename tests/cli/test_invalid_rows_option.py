@@ -10,7 +10,7 @@ import pytest
 
 from dpconvex.cli import fit as fit_command
 from dpconvex.estimators.linear import PrivateLinearModel
-from dpconvex.inputs import dask_files as partitions
+from dpconvex.inputs import table_files as partitions
 
 BOUNDS = "[features]\na = [-1, 1]\nb = [-1, 1]\n\n[target]\nt = [0, 4]\n"
 ENGINES = [["--engine", "memory"], ["--engine", "dask"]]

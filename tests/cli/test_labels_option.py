@@ -13,9 +13,9 @@ from rich.console import Console
 
 import dpconvex
 from dpconvex.cli.options import TASKS, parse_classes
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import label_column
-from dpconvex.reports.terminal import MOST_CLASSES, coefficient_table
+from dpconvex.inputs import InputError
+from dpconvex.inputs.table_files import read_labels
+from dpconvex.reports.summary import MOST_CLASSES, coefficient_table
 
 BOUNDS = "[features]\nprice = [0, 10]\n"
 CITY = ("--target", "city", "--classes", "berlin,paris,rome")
@@ -92,9 +92,9 @@ def test_verification_says_what_it_does_not_check(sales):
 def test_dates_are_no_labels():
     table = pl.DataFrame({"day": [datetime.date(2026, 1, 1)], "gap": [float("nan")]})
     with pytest.raises(InputError, match="whole numbers or text"):
-        label_column(table, "day")
+        read_labels(table, "day")
     with pytest.raises(InputError, match="a label in every row"):
-        label_column(table, "gap")
+        read_labels(table, "gap")
 
 
 @pytest.mark.parametrize("more", [(), ("--engine", "dask")])

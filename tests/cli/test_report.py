@@ -14,9 +14,9 @@ from html_pages import problems
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.reports import render_report, write_report
-from dpconvex.reports.card import model_card
-from dpconvex.reports.content import attacker, outlook, uncertainty
-from dpconvex.reports.studio.fragments import ledger_timeline
+from dpconvex.reports.facts import attacker, forecast_model, uncertainty
+from dpconvex.reports.studio_pages import ledger_timeline
+from dpconvex.reports.summary import model_card
 
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
 REGRESSION = {**BOUNDS, "target_bounds": (0.0, 50.0)}
@@ -128,18 +128,18 @@ def test_bound_for_objective_perturbation_holds():
 def test_predictions_fall_with_the_budget_and_contain_it():
     found = models()
     for name, budget in (("gradient", "epsilon"), ("objective", "epsilon"), ("nominal", "epsilon")):
-        ahead = outlook(found[name])
+        ahead = forecast_model(found[name])
         risks = dict(ahead.points)
         assert ahead.budget == budget
         assert ahead.own in risks
         assert risks[0.1] > risks[1.0] > risks[10.0] > 0
         assert "Accuracy against epsilon" in render_report(found[name])
     for name in ("gaussian", "svm", "tilted"):  # three classes, and tasks without predictions
-        assert outlook(found[name]) is None
+        assert forecast_model(found[name]) is None
         assert "Accuracy against" not in render_report(found[name])
     X, y = sample()
     two = dpconvex.DPLogisticRegression(mu=0.5, **BOUNDS).fit(X, y > 23)
-    assert outlook(two).budget == "mu"
+    assert forecast_model(two).budget == "mu"
     assert "Accuracy against mu" in render_report(two)
 
 

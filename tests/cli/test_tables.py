@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 from command_line import sales_csv
 
-from dpconvex.cli.errors import in_options
-from dpconvex.cli.split import by_place, by_value
+from dpconvex.cli.bounds_split import split_by_index, split_by_value
+from dpconvex.cli.output import in_options
 from dpconvex.inputs.cells import Cells
 
 MESSY = """\
@@ -265,15 +265,15 @@ def test_a_split_says_which_lines_it_cannot_read(folder):
 
 def test_a_split_by_a_column_moves_no_other_record():
     people = pl.Series([f"p{number % 700}" for number in range(5000)])
-    chosen = by_value(people, seed=3, share=0.3)
+    chosen = split_by_value(people, seed=3, share=0.3)
     sides = {}
     for person, side in zip(people, chosen, strict=True):
         assert sides.setdefault(person, side) == side
     assert 0.2 < np.mean(list(sides.values())) < 0.4
-    np.testing.assert_array_equal(by_value(people[1:], 3, 0.3), chosen[1:])
-    assert not np.array_equal(by_value(people, 4, 0.3), chosen)
-    assert by_place(10, 0, 0.001).sum() == 1
-    assert by_place(2, 0, 0.999).sum() == 1
+    np.testing.assert_array_equal(split_by_value(people[1:], 3, 0.3), chosen[1:])
+    assert not np.array_equal(split_by_value(people, 4, 0.3), chosen)
+    assert split_by_index(10, 0, 0.001).sum() == 1
+    assert split_by_index(2, 0, 0.999).sum() == 1
 
 
 def test_templates_sort_columns_and_offer_no_ranges_for_codes_and_classes(folder):
@@ -398,8 +398,8 @@ def test_an_interrupt_is_one_line(moment, tmp_path):
             "sys.meta_path.insert(0, Slow())\n"
             if moment == "loading"
             else "import dpconvex.cli.audit as a\n"
-            "import dpconvex.cli.demo\n"
-            "import dpconvex.inputs.schema_parsing as s, time\n"
+            "import dpconvex.cli.demo_reproduce\n"
+            "import dpconvex.inputs.schema as s, time\n"
             "import dpconvex.cli.fit as f\n"
             "def slow(path):\n"
             "    print('ready', flush=True)\n"

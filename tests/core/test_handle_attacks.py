@@ -8,14 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpconvex.core.coordinates import Coordinates, row_lengths
-from dpconvex.core.queries import Query
-from dpconvex.core.release import PrivateRows, Score, Statistic
-from dpconvex.core.slopes import Factor, Slope
+from dpconvex.core.queries import Factor, Query, Score, Slope, Statistic
+from dpconvex.core.records import Coordinates, row_norms
+from dpconvex.core.release import PrivateRows
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
@@ -104,7 +103,7 @@ def test_lengths_do_not_underflow(size, unit):
         return rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
 
     assert moved("vector", ask, row=np.ones(COLUMNS), target=-1e3) <= 1
-    assert row_lengths(np.full((1, 3), 1e-200))[0] > 0
+    assert row_norms(np.full((1, 3), 1e-200))[0] > 0
 
 
 def test_a_row_of_zeros_turns_no_sum_into_nothing():
@@ -137,7 +136,7 @@ def test_units_that_lose_digits_are_refused(unit):
 
 def test_a_part_of_a_histogram_is_refused():
     rows = handle(*tables()[0], {"bins": Query("histogram", 1e-4, 4)})
-    with pytest.raises(CertificateError, match="less than one"):
+    with pytest.raises(CertificateError, match="add less"):
         rows.histogram("bins", Statistic("target"), [-0.5, 0.0, 0.5])
 
 

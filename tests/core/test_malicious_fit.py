@@ -14,16 +14,16 @@ import threading
 import numpy as np
 import pytest
 
-from dpconvex.core.coordinates import Coordinates
-from dpconvex.core.release import PrivateRows, Score, Statistic
-from dpconvex.core.slopes import Factor, Slope
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.core.queries import Factor, Score, Slope, Statistic
+from dpconvex.core.records import Coordinates
+from dpconvex.core.release import PrivateRows
+from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap
-from dpconvex.engine.votes import Votes
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -93,8 +93,8 @@ def handle(table, certificate, noise: NoiseSource, people: bool) -> PrivateRows:
     if people:
         _, counts = np.unique(names, return_counts=True)
         shares = np.repeat(1 / counts, counts)
-        votes = Votes(shares, counts.size)
-    engine = MemoryRows(X, np.clip(y, -1, 1), row_map, votes=votes)
+        votes = RowWeights(shares, counts.size)
+    engine = MemoryRows(X, np.clip(y, -1, 1), row_map, row_weights=votes)
     if certificate.bounds.loss.kind == "margin":
         engine = engine.with_labels()
     return PrivateRows([engine], certificate, noise)

@@ -8,10 +8,10 @@ from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimise
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, PairLogistic, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
-from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
+from dpconvex.mechanisms.auc import PairwiseObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
 from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.solvers import ConvergenceError, Solution, black_box
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,6 @@ from importlib import import_module
 import pytest
 
 from dpconvex.mechanisms import RULES
-from dpconvex.privacy.certificates import rules
 
 
 @pytest.fixture(autouse=True)

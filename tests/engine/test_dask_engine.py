@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
+from dpconvex.losses.pointwise import ClampedTarget
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped_targets import ClampedTarget
-from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.3)
@@ -40,25 +39,23 @@ def make_rows(row_map, order, dtype, loss, threads=2, n=40_000):
     rng = np.random.default_rng(3)
     X = np.array(rng.normal(size=(n, 7)), dtype=dtype, order=order)
     y = rng.normal(size=n) if loss.kind == "residual" else rng.choice([-1.0, 1.0], n)
-    # Not kept in mapped form, and more than a block: the path of data that is large.
-    rows = MemoryRows(X, y, row_map, threads=threads, keep=False)
-    assert not rows._small
+    # Not cached in mapped form, and more than a block: the path of data that is large.
+    rows = MemoryRows(X, y, row_map, threads=threads, cache=False)
+    assert not rows.small
     return rows
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__ + loss.kind)
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize(("order", "dtype"), [("C", "float64"), ("F", "float64"), ("C", "float32")])
-@pytest.mark.parametrize("surveyed", [False, True])
-def test_fused_gradient_is_the_sum_over_mapped_rows(loss, name, order, dtype, surveyed):
+def test_gradient_is_the_sum_over_mapped_rows(loss, name, order, dtype):
     rows = make_rows(MAPS[name], order, dtype, loss)
-    rows._keep = surveyed
     theta = np.linspace(-1, 1, rows.dim)
     block, y, w = rows.mapped()
     expected = (w * loss.gradient(y, block @ theta)) @ block
-    (fused,) = rows.combine(theta, WeightedSlope(loss))
+    (found,) = rows.combine(theta, WeightedSlope(loss))
     allowance = 1e-13 * np.abs(block).sum(axis=0)
-    assert (np.abs(fused - expected) <= allowance).all()
+    assert (np.abs(found - expected) <= allowance).all()
 
 
 @pytest.mark.parametrize("loss", [SMOOTH, Logistic()], ids=["residual", "margin"])
@@ -70,8 +67,7 @@ def test_offset_and_own_weights(loss):
     slopes = loss.gradient(y, block @ theta)
     slopes = slopes + 0.2 if loss.kind == "residual" else slopes - 0.2 * y
     expected = ((0.25 + 0.5 * w) * slopes) @ block
-    for function in (WeightedSlope(loss, 0.2), lambda *given: WeightedSlope(loss, 0.2)(*given)):
-        np.testing.assert_allclose(other.combine(theta, function)[0], expected, rtol=1e-11)
+    np.testing.assert_allclose(other.combine(theta, WeightedSlope(loss, 0.2))[0], expected, rtol=1e-11)
 
 
 def test_threads_do_not_change_a_bit():
@@ -92,33 +88,18 @@ def test_missing_values_fall_on_the_lower_bound():
     filled[5, 2], filled[6, 3] = -2.0, 2.0
     theta = np.linspace(-1, 1, 8)
     sums = [
-        MemoryRows(table, np.ones(40_000), MAPS["weighted"], keep=keep).combine(theta, WeightedSlope(SMOOTH))[0]
+        MemoryRows(table, np.ones(40_000), MAPS["weighted"], cache=cache).combine(theta, WeightedSlope(SMOOTH))[0]
         for table in (X, filled)
-        for keep in (False, True)
+        for cache in (False, True)
     ]
     for other in sums[1:]:
         np.testing.assert_allclose(other, sums[0], rtol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=40), st.floats(1e-3, 1e3))
-def test_compiled_sigmoid_is_right_to_rounding(arguments, rate):
-    from dpconvex.engine.fused import _add_sigmoids
-
-    with np.errstate(over="ignore"):
-        u = np.concatenate([arguments, np.linspace(-50, 50, 1001) / rate])
-        expected = 0.3 + 0.7 * expit((u - 0.25) * rate)
-    out = np.full(2 * u.size, 0.3)
-    powers = np.empty(u.size, dtype=np.int64)
-    _add_sigmoids(u, 0.25, rate, 0.7, powers, powers.view(np.float64), out)
-    # Certificates allow for 16 roundings of the largest slope; the argument itself is rounded alike.
-    np.testing.assert_allclose(out[: u.size], expected, rtol=0, atol=4 * 2.0**-53)
-
-
-def test_certified_bounds_hold_for_the_fused_gradient():
+def test_certified_bounds_hold_for_the_gradient():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40_000, 7)), rng.normal(size=40_000)
-    rows = MemoryRows(X, y, MAPS["shifted"], keep=False)
+    rows = MemoryRows(X, y, MAPS["shifted"], cache=False)
     objective = EmpiricalObjective(rows, convolve(Pinball(0.7), LogisticKernel(), 1e-3), 1e-3)
     theta = rng.normal(size=8)
     exact, error = objective.refined_gradient(theta)
@@ -179,7 +160,7 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask.schedule import recipes
+        from dpconvex.engine.dask.schedule import separate_graphs
         from dpconvex.engine.dask.table import DaskTable
 
         made = []
@@ -196,7 +177,7 @@ class TestDaskRows:
             parts, shape = whole, (6, 8)
         data = da.concatenate([da.from_delayed(part, shape, float) for part in parts])
         X, y = data[:, :7], data[:, 7]
-        assert (recipes(list(X.to_delayed().ravel())) is None) == shared
+        assert (separate_graphs(list(X.to_delayed().ravel())) is None) == shared
         with dask.config.set({"dpconvex.spill-limit": 0, "scheduler": "threads"}):
             rows = DaskTable(X, y, "test").rows(MAPS["plain"])
             assert sorted(made) == [0, 1]
@@ -231,11 +212,10 @@ def _halved(block, w):
 
 def test_a_partition_says_nothing_of_void_rows():
     """On a worker no estimator silences numpy: weights of void rows divide by 0."""
-    from dpconvex.engine.dask.partitions import fingerprint
-    from dpconvex.engine.dask.sources import Mapping, run_source
+    from dpconvex.engine.dask.partitions import PartitionMap, fingerprint, run_on_source
 
     X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
-    mapping = Mapping(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
+    mapping = PartitionMap(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
 
     def inverse(block, w):
         return 1.0 / np.linalg.norm(block[:, 1:], axis=1)
@@ -243,7 +223,7 @@ def test_a_partition_says_nothing_of_void_rows():
     pending = [lambda rows: rows.reweighted(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (total,) = run_source(
+        (total,) = run_on_source(
             lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)), mapping, fingerprint(X, y), pending, (X, y)
         )
     assert total == 3
@@ -252,8 +232,8 @@ def test_a_partition_says_nothing_of_void_rows():
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=70), st.integers(0, 9))
 def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
-    from dpconvex.engine.dask.held import GROUP, fold, fold_groups
-    from dpconvex.engine.summation_order import accumulate
+    from dpconvex.engine.dask.cluster import GROUP, add_groups, add_neighbours
+    from dpconvex.engine.summation import accumulate
 
     values = np.random.default_rng(seed).normal(size=(len(owners), 2)) ** 5
     groups = [values[i : i + GROUP] for i in range(0, len(values), GROUP)]
@@ -261,9 +241,9 @@ def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
     blocks = []
     for owner in range(3):
         mine = [i for i, other in enumerate(owners) if other == owner]
-        blocks += fold((i, 1, (values[i].copy(),)) for i in mine)
+        blocks += add_neighbours((i, 1, (values[i].copy(),)) for i in mine)
     assert sum(size for _, size, _ in blocks) == len(owners)
-    found = [sums[0] for sums in fold_groups(sorted(blocks, key=lambda block: block[0]))]
+    found = [sums[0] for sums in add_groups(sorted(blocks, key=lambda block: block[0]))]
     np.testing.assert_array_equal(found, expected)
 
 

@@ -11,12 +11,12 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.table import DaskTable
 from dpconvex.losses import Logistic
-from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.objectives.weighted_slopes import WeightedSlope
 
 
 def test_influence_weights_survive_a_pass_with_others(monkeypatch):
     """A survey of rows with weights of their own says nothing of those that the row map gives."""
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)  # several blocks per partition
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)  # several blocks per partition
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
     row_map, theta, slope = (

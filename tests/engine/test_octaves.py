@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.mapping import count_octaves
-from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.dense_kernels import count_octaves
+from dpconvex.engine.sparse_rows import SparseRows
 
 TINY = 5e-324
 HUGE = 1.7976931348623157e308
@@ -23,10 +23,10 @@ def octave_of(value, above, octaves):
     return octaves + (away if value > 0 else -away)
 
 
-def counted(values, above, octaves, votes=None):
+def counted(values, above, octaves, row_weights=None):
     block = np.array(values, dtype=np.float64)[:, None]
     counts = np.zeros((1, 2 * octaves + 1))
-    count_octaves(block, np.ones(len(block)) if votes is None else votes, 0, above, counts)
+    count_octaves(block, np.ones(len(block)) if row_weights is None else row_weights, 0, above, counts)
     return counts[0]
 
 
@@ -52,7 +52,7 @@ def test_huge_numbers_are_in_the_last_bins():
     assert found[-1] == found[0] == 4
 
 
-def test_votes_are_added():
+def test_row_weights_are_added():
     found = counted([0.75, 0.75, -0.75], 0, 16, np.array([0.5, 0.25, 0.0]))
     assert found[-1] == 0.75
     assert found.sum() == 0.75

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dpconvex.core.queries import Slope
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.blocks import moved_gram, takes_sparse, weighted_gram
-from dpconvex.engine.nonzero_arrays import NonZeros, stack_rows
-from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.block_products import moved_gram, takes_sparse, weighted_gram
+from dpconvex.engine.sparse_rows import NonZeros, SparseRows, stack_rows
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
+from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS = 23
@@ -56,7 +56,7 @@ def engines(bounds, intercept=True, influence="weight", void=False, dtype=np.flo
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("void", [False, True])
 def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, intercept, void):
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 8 * COLUMNS * 100)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * COLUMNS * 100)
     rng = np.random.default_rng(1)
     whole = engines(bounds, intercept, influence, void)
     assert whole[1]._blocks > 5
@@ -91,7 +91,7 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         own, expected = (rows.combine(theta, WeightedSlope(Logistic()))[0] for rows in doubled)
         np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     limited = [rows.rescaled(lambda w: 0.2 * w) for rows in whole]
-    own, expected = (rows.combine(theta, ClippedSlope(Logistic()))[0] for rows in limited)
+    own, expected = (rows.combine(theta, Slope(Logistic(), weighting="clip"))[0] for rows in limited)
     np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     pieces = [piece.n_rows for piece in whole[1].pieces()]
     assert sum(pieces) == 900
@@ -158,7 +158,7 @@ def test_no_rows_and_no_values():
 
 
 def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 8 * COLUMNS * 20)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * COLUMNS * 20)
     X, y = table()
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO, 1.0)
     theta = np.linspace(-1, 1, COLUMNS + 1)
@@ -182,7 +182,7 @@ def test_rows_travel():
 
 def exact_rows(rows, X):
     """Return mapped rows as fractions, as the map is defined: no rounding at all."""
-    low, high, shift, scale = ([Fraction(float(v)) for v in column] for column in rows.columns)
+    low, high, shift, scale = ([Fraction(float(v)) for v in column] for column in rows.bounds_and_scales)
     found = []
     for raw in X.toarray():
         values = [min(max(Fraction(float(v)), a), b) for v, a, b in zip(raw, low, high, strict=True)]
@@ -238,7 +238,7 @@ def test_influence_is_bounded_in_exact_arithmetic(bounds, influence):
     fields = RowMap.from_bounds(COLUMNS, BOUNDS[bounds], 1.7).to_dict()
     row_map = RowMap.from_dict({**fields, "influence": influence})
     rows = SparseRows(X, np.zeros(60), row_map)
-    factors = rows.weights if influence == "weight" else rows._factors
+    factors = rows.weights if influence == "weight" else rows._shortening
     assert (factors < 1).sum() > 30
     for factor, row in zip(factors, exact_rows(rows, X), strict=True):
         square = sum(x * x for x in row[1:]) * Fraction(float(factor)) ** 2
@@ -250,7 +250,7 @@ def test_influence_is_bounded_in_exact_arithmetic(bounds, influence):
 @example(81614, True, 1e3)  # a row that is far shorter than what its base becomes
 def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
     """Of multiples of rows, and of moments mapped to coordinates in which most of them cancels."""
-    from dpconvex.privacy.summation import summation_error
+    from dpconvex.privacy.rounding_errors import summation_error
 
     rng = np.random.default_rng(seed)
     X, _ = table(30, seed)
@@ -294,7 +294,7 @@ def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
 
 def test_without_the_allowance_lengths_would_be_too_short(monkeypatch):
     """So that the test of lengths can fail: the rows at the centre of stretched coordinates tell."""
-    monkeypatch.setattr("dpconvex.engine.sparse._ROUNDINGS", (0, 0))
+    monkeypatch.setattr("dpconvex.engine.sparse_rows._ROUNDINGS", (0, 0))
     with pytest.raises(AssertionError):
         test_lengths_are_never_below_the_exact_ones("exclude 0", True, 1e3, "full")
 
@@ -313,12 +313,12 @@ def test_what_additions_lose_is_kept():
     assert 20 * ours < plain
 
 
-def test_votes_of_people_are_refused():
+def test_row_weights_are_refused():
     """Sums that did not know of them would count every row of a person in full."""
     _, rows = engines("contain 0")
     for ask in (
-        lambda: rows.with_votes(object()),
-        lambda: SparseRows(rows.nonzeros, rows.targets, rows.row_map, votes=object()),
+        lambda: rows.with_row_weights(object()),
+        lambda: SparseRows(rows.nonzeros, rows.targets, rows.row_map, row_weights=object()),
     ):
         with pytest.raises(TypeError, match=r"need dense ones\. Use X\.toarray\(\)"):
             ask()

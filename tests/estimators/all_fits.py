@@ -22,8 +22,7 @@ from dpconvex import (
     DPTopRankClassifier,
 )
 from dpconvex.mechanisms import NoisySGD
-from dpconvex.mechanisms.gradient import NoisyGradientDescent
-from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
+from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, StructuredGradientDescent
 
 SUMS = {
     "objective": {"mechanism": "objective"},

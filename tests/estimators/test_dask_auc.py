@@ -14,8 +14,9 @@ from dpconvex import DPAUCClassifier  # noqa: E402
 from dpconvex.core.perturbed_minimiser import certified_point  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.table import DaskTable  # noqa: E402
+from dpconvex.engine.summation import spread_indices
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
-from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_partitions, pair_sums  # noqa: E402
+from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_sums, pairwise  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 from dpconvex.solvers import ConvergenceError, Newton  # noqa: E402
 
@@ -119,7 +120,7 @@ def test_samples_hold_both_classes_however_rare_one_is(monkeypatch):
     y[[17, 2000]] = True
     whole, parts = both_objectives(X, y, PairLogistic())
     assert parts.subsample(50).counts == (2, 48)
-    monkeypatch.setattr(pair_partitions, "_SAMPLE", 600)
+    monkeypatch.setattr(pairwise, "_SAMPLE", 600)
     w = np.array([0.1, 0.2, 0.3])
     np.testing.assert_allclose(parts.hessian(w), whole.hessian(w), rtol=0.3, atol=0.01)
 
@@ -143,7 +144,7 @@ def test_tables_of_scores_add():
     for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
         sign = -1.0 if mirrored else 1.0
         exact = pair_sums.logistic_sums(sign * others, sign * scores, kind)
-        slopes = pair_partitions._Slopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
+        slopes = pairwise._Slopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
         np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
     assert (table + pair_sums.CellMoments.of(np.array([1e7]))).wide
 
@@ -151,8 +152,8 @@ def test_tables_of_scores_add():
 def test_a_score_on_the_edge_of_an_interval_may_fall_on_either_side():
     """Two passes may round a product differently; the sums are continuous, so it must not matter."""
     table = pair_sums.CellMoments.of(np.array([2.0, 5.0]))
-    floors = pair_partitions._with_neighbours(table.floors)
-    slopes = pair_partitions._Slopes(floors, table.sums_at(floors), 0.0, 2.0)
+    floors = pairwise._with_neighbours(table.floors)
+    slopes = pairwise._Slopes(floors, table.sums_at(floors), 0.0, 2.0)
     left, right = slopes(np.array([np.nextafter(2.0, 0.0)])), slopes(np.array([2.0]))
     np.testing.assert_allclose(left, right, rtol=1e-12)
 
@@ -178,7 +179,7 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
 
 def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
     """Rows outside the sample carry the second feature, so the sampled Hessian knows nothing of it."""
-    monkeypatch.setattr(pair_partitions, "_SAMPLE", 200)
+    monkeypatch.setattr(pairwise, "_SAMPLE", 200)
     n = 1200
     y = np.where(np.arange(n) < n // 2, 1.0, -1.0)
     X = np.zeros((n, 2))
@@ -200,10 +201,10 @@ def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
 
 def _sampled_positions(y):
     halves = int(np.sum(y > 0)), int(np.sum(y < 0))
-    return [MemoryRows.spread(count, 100) for count in halves]
+    return [spread_indices(count, 100) for count in halves]
 
 
 def test_slopes_of_rows_that_changed_between_passes_stay_bounded():
     cells = pair_sums.CellMoments.of(np.linspace(-1000.0, 0.0, 1000))
-    slopes = pair_partitions._Slopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
+    slopes = pairwise._Slopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
     assert np.all(slopes(np.array([10.0, 100.0, 1e6])) <= 1000.0)

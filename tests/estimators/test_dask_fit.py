@@ -23,8 +23,8 @@ from dpconvex import (  # noqa: E402
     DPTopRankClassifier,
 )
 from dpconvex.engine.dask.schedule import watching  # noqa: E402
-from dpconvex.fit import config  # noqa: E402
-from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
+from dpconvex.fit import constants  # noqa: E402
+from dpconvex.inputs.training_data import map_rows, read_training  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)
@@ -56,8 +56,8 @@ def test_same_coefficients_as_in_memory(mechanism, spill_limit):
 @pytest.mark.parametrize("estimator", [DPQuantileRegressor, DPLogisticRegression])
 def test_parts_of_the_rows_are_the_same_in_partitions(estimator, spill_limit, monkeypatch):
     """Geometry and early rounds on a public part of the rows."""
-    monkeypatch.setattr(config, "GEOMETRY_ROWS", (400, 500))
-    monkeypatch.setattr(config, "EARLY_ROWS", (600, 0.1))
+    monkeypatch.setattr(constants, "GEOMETRY_ROWS", (400, 500))
+    monkeypatch.setattr(constants, "EARLY_ROWS", (600, 0.1))
     X, y = make_table()
     extra = {"target_bounds": (-9, 9)} if estimator is DPQuantileRegressor else {}
     y = y if extra else (y > 0).astype(int)

@@ -21,10 +21,9 @@ from dpconvex.audit import audit
 from dpconvex.core.evaluation_certificate import EvaluationCertificate, statistic_sensitivity
 from dpconvex.core.pairs import pair_statistic_of_people
 from dpconvex.estimators.linear import finite_predictions
-from dpconvex.evaluation import METRICS, _add, _range, _read, private_score
+from dpconvex.evaluation import METRICS, _range, _read, _release, exact_statistic, private_score, statistic_of
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
-from dpconvex.scored_rows import exact_statistic, statistic_of
 from dpconvex.scores import silent
 
 FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
@@ -210,7 +209,7 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
         def draw(count, rng):
             noise = NoiseSource(rng)
             loud = replace(certificate, scale=certificate.scale * factor)
-            return np.array([_add(exact, loud, noise) @ direction for _ in range(count)])
+            return np.array([_release(exact, loud, noise) @ direction for _ in range(count)])
 
         return draw
 

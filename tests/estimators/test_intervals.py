@@ -12,8 +12,7 @@ from sklearn.base import clone
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.evaluation import private_score
-from dpconvex.intervals import DPConformal
-from dpconvex.intervals.conformal import _mean_largest, thresholds
+from dpconvex.intervals import DPConformal, _mean_largest, thresholds
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource
 
 
@@ -162,7 +161,7 @@ def test_people_are_held_out_with_all_their_rows(monkeypatch):
     fitted.certificate_.verify()
     assert fitted.certificate_.unit == "one person"
     text = repr(fitted.summary())
-    assert "500 people that were held out" in text
+    assert "500 held-out people" in text
     assert f"{fitted.threshold_:.6g} beyond" in text
     assert "one person" in text
     assert fitted.certificate_ == conformal.certify(2000, 2, groups=True)

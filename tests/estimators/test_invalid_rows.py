@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor, DPTiltedClassifier, load_model, save_model
-from dpconvex.engine import MemoryRows, RowMap, memory
-from dpconvex.engine import summation_order as addition
+from dpconvex.engine import MemoryRows, RowMap, dense_rows
+from dpconvex.engine import summation as addition
 from dpconvex.estimators import linear as private_linear
-from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
@@ -312,8 +312,8 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
         return compiled, blocks, summed
 
     expected = gradients(MemoryRows(X[~void], y[~void], row_map))[2]
-    for kept in (memory.CACHE_BYTES, 0):
-        monkeypatch.setattr(memory, "CACHE_BYTES", kept)
+    for kept in (dense_rows.CACHE_BYTES, 0):
+        monkeypatch.setattr(dense_rows, "CACHE_BYTES", kept)
         monkeypatch.setattr(addition, "BLOCK_BYTES", 1 << 12)
         rows = MemoryRows(spoilt, marked, row_map)
         assert rows.n_rows == 500

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from dpconvex import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear, load_model, save_model
 from dpconvex.losses import Huber
 from dpconvex.privacy import CertificateError
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 
 THETA = np.array([0.5, -0.5, 1.0])
 

@@ -14,7 +14,7 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, LedgerError, PureDP, gaussian_mu
-from dpconvex.privacy.ledger.account import pure_mu
+from dpconvex.privacy.guarantees import pure_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))

@@ -17,10 +17,10 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTopRankClassifier,
 )
-from dpconvex.engine.failures import SourceChangedError
+from dpconvex.engine.rows import SourceChangedError
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.models import file as model_file
-from dpconvex.privacy.certificates import certificate as certificate_rules
+from dpconvex.privacy import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
 PUBLIC = {"epsilon": 1e4, "feature_bounds": (-4.0, 4.0)}  # hardly any noise: what a fit means is seen
@@ -211,16 +211,16 @@ def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, lim
 def test_weights_of_one_partition_are_not_those_of_others(monkeypatch):
     """Beside a partition of text, numpy would write the truth values of another one as words, which weigh nothing."""
     dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
-    from dpconvex.estimators import base
+    from dpconvex.estimators import private_model
 
     blocks = [np.array([True, False, True]), np.array(["0.5", "much", "1"])]
     weights = da.concatenate([da.from_delayed(dask.delayed(b), (3,), object) for b in blocks])
-    ballots, read = [], base.read_ballot
-    monkeypatch.setattr(base, "read_ballot", lambda *a: ballots.append(read(*a)) or ballots[-1])
+    found, read = [], private_model.read_row_weights
+    monkeypatch.setattr(private_model, "read_row_weights", lambda *a: found.append(read(*a)) or found[-1])
     X = da.full((6, 1), 0.5, chunks=(3, 1))
     model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1), invalid_rows="ignore")
     model.fit(X, X[:, 0], sample_weight=weights)
-    assert ballots[0].shares.tolist() == [1, 0, 1, 0.5, 0, 1]
+    assert found[0][1].values.tolist() == [1, 0, 1, 0.5, 0, 1]
 
 
 @pytest.mark.parametrize("turned", range(4))
@@ -264,7 +264,7 @@ def test_dask_and_memory_agree():
 
 
 def test_mechanisms_that_are_not_known_to_carry_votes_are_refused(monkeypatch):
-    monkeypatch.setattr(certificate_rules, "_CARRY_VOTES", {"objective"})
+    monkeypatch.setattr(certificate_rules, "_WEIGHTED_MECHANISMS", {"objective"})
     assert median().certify(100, 2).unit == "one record"
     for promised in ({"groups": True}, {"sample_weight": True}):
         with pytest.raises(ValueError, match="neither groups"):

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 from dpconvex import DPLinearRegression, DPQuantileRegressor, DPTopRankClassifier, check_pipeline
 from dpconvex.evaluation import private_score
 from dpconvex.intervals import DPConformal
-from dpconvex.models.file import load_model, save_model
+from dpconvex.models.model_file import load_model, save_model
 from dpconvex.preprocessing import DPMoments, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
 from dpconvex.selection import DPSelect

@@ -38,10 +38,10 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.models.file import ModelFileError
+from dpconvex.models.model_file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
-from dpconvex.reports.html import render_report
+from dpconvex.reports.report import render_report
 from dpconvex.selection import DPSelect
 
 TABLES = {

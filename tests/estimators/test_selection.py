@@ -14,8 +14,8 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificates.selection import repeat_and_select_mu, share_budget
 from dpconvex.privacy.guarantees import covered_epsilon
+from dpconvex.privacy.pipeline_certificates import repeat_and_select_mu, share_budget
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}

@@ -17,8 +17,7 @@ from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import PublicScaler
 from dpconvex.privacy import ApproxDP, CertificateError, GaussianDP, Ledger, LedgerError, NoiseSource, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.selection import AUCScore, DPSelect, RowScore
-from dpconvex.selection.search import held_out
+from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out
 
 ALPHAS = {"alpha": [0.01, 1.0]}
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor
 from dpconvex.engine import RowMap
-from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.objectives import EmpiricalObjective

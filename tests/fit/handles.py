@@ -11,11 +11,11 @@ from dpconvex.fit.constants import LENGTH_EDGES
 from dpconvex.fit.geometry import column_octaves
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.certificate import NoiseTerm
 
 
 def term(std, kind, dimension=1, bound=1.0, uses=1000):
-    return NoiseTerm("gaussian", std, 1.0, dimension, "sum", uses, kind=kind, bound=bound)
+    return NoiseTerm("gaussian", std, 1.0, dimension, "sum", uses, query=kind, record_bound=bound)
 
 
 def geometry_terms(std, columns, lead=1, above=0):

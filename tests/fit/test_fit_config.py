@@ -9,13 +9,13 @@ import pytest
 
 from dpconvex.fit.config import (
     FitConfig,
-    few_records,
     gradient_noise,
-    kind_of,
-    level_of,
+    level_of_loss,
+    loss_kind,
     mass_share,
-    octaves_above,
+    max_column_octaves,
     plan_fit,
+    small_budget_weight,
 )
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, ReLU, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
@@ -44,11 +44,11 @@ def test_shares_sum_to_one_and_something_is_left_for_every_phase(loss, rows, mu)
                 if chosen.get("inference") and "weighted_rows" in rows:
                     continue
                 plan = plan_fit(facts(loss, n, d, **rows), mu, {**SETTINGS, **chosen})
-                shares = [phase.share for phase in plan.phases.values()]
+                shares = [phase.share for phase in plan.releases.values()]
                 assert min(shares) > 0
                 assert math.fsum(shares) == pytest.approx(1)
-                assert plan.phases["gradients"].share > 1e-3
-                assert ("mass" in plan.phases) == bool(rows)
+                assert plan.releases["gradients"].share > 1e-3
+                assert ("mass" in plan.releases) == bool(rows)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
@@ -57,7 +57,7 @@ def test_one_fit_has_at_most_60_releases_in_10_lines(loss, neighbors):
     for n, d, mu in itertools.product((50, 5_000, 10**7), (1, 50, 3000), (0.01, 1.0, 100.0)):
         for rows in ({}, {"weighted_rows": True}, {"ignored_rows": True}):
             bounds = facts(loss, n, d, neighbors=neighbors, **rows)
-            phases = plan_fit(bounds, mu, SETTINGS).phases
+            phases = plan_fit(bounds, mu, SETTINGS).releases
             assert sum(phase.releases for phase in phases.values()) <= 60 + bool(rows)
             assert len(phases) <= 10 + bool(rows)
 
@@ -67,13 +67,13 @@ def test_effort_varies_without_jumps(loss):
     """Shares and limits move by a few per cent when the number of rows does by five; late rounds begin small."""
     plans = [plan_fit(facts(loss, n), 0.3, SETTINGS) for n in SIZES]
     for plan, larger in itertools.pairwise(plans):
-        assert larger.phases.keys() - plan.phases.keys() <= {"curvature", "late gradients"}
-        for name, phase in larger.phases.items():
-            before = plan.phases[name].share if name in plan.phases else 0.0
+        assert larger.releases.keys() - plan.releases.keys() <= {"curvature", "late gradients"}
+        for name, phase in larger.releases.items():
+            before = plan.releases[name].share if name in plan.releases else 0.0
             assert 0.85 * before < phase.share < 1.18 * before + 0.012
-            assert name not in plan.phases or phase.releases == plan.phases[name].releases
-    assert "curvature" not in plans[0].phases
-    assert "curvature" in plans[-1].phases
+            assert name not in plan.releases or phase.releases == plan.releases[name].releases
+    assert "curvature" not in plans[0].releases
+    assert "curvature" in plans[-1].releases
 
 
 @pytest.mark.parametrize("name", ["clip", "late_clip", "width", "radius_multiple"])
@@ -93,9 +93,11 @@ def test_limits_open_with_records(loss, name):
 def test_noise_of_gradients_falls_with_budget_and_rows():
     for loss in LOSSES:
         for first, second in itertools.pairwise([(500, 0.1), (500, 0.3), (5000, 0.3), (5000, 3.0)]):
-            noise = [
-                gradient_noise(plan_fit(facts(loss, n), mu, SETTINGS), facts(loss, n), mu) for n, mu in (first, second)
-            ]
+            noise = []
+            for n, mu in (first, second):
+                bounds = facts(loss, n)
+                plan = plan_fit(bounds, mu, SETTINGS)
+                noise.append(gradient_noise(plan.config, plan.terms(bounds, mu), bounds))
             assert noise[1] < noise[0]
 
 
@@ -115,7 +117,7 @@ def test_intervals_are_of_all_rows_and_released_curvature():
     assert config.geometry_rows is config.early_rows is None
     assert config.width >= 4
     few = plan_fit(facts(Squared(), 30), 0.1, {**SETTINGS, "inference": True})
-    assert {"curvature", "late gradients", "scores"} <= set(few.phases)
+    assert {"curvature", "late gradients", "scores"} <= set(few.releases)
     assert few.config.width >= 4
 
 
@@ -125,16 +127,16 @@ def test_levels_share_and_state_what_they_share():
     for targets in (1, 3):
         plan = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets})
         assert plan.config.fits == 3
-        assert plan.phases["gradients"].releases == 3 * one.phases["gradients"].releases
-        assert plan.phases["rough gradients"].releases == targets * one.phases["rough gradients"].releases
-        assert plan.phases["columns"].releases == 1
-        assert "mean row" in plan.phases
+        assert plan.releases["gradients"].releases == 3 * one.releases["gradients"].releases
+        assert plan.releases["rough gradients"].releases == targets * one.releases["rough gradients"].releases
+        assert plan.releases["columns"].releases == 1
+        assert "mean row" in plan.releases
         assert plan.config.records < one.config.records
         stated = plan.config.stated()
         assert stated["levels"] == list(levels)
         assert FitConfig(**stated) == plan.config
     medians = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2})
-    assert "mean row" not in medians.phases  # of which none needs it
+    assert "mean row" not in medians.releases  # of which none needs it
 
 
 @pytest.mark.parametrize(
@@ -162,22 +164,22 @@ def test_kinds_and_levels_of_losses():
         "smooth": [Huber(0.3), smooth],
     }
     for kind, losses in kinds.items():
-        assert {kind_of(loss) for loss in losses} == {kind}
-    levels = [level_of(loss) for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())]
+        assert {loss_kind(loss) for loss in losses} == {kind}
+    levels = [level_of_loss(loss) for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())]
     assert levels == pytest.approx([0.9, 0.9, 0.5, 0.5, 0.5])
-    assert 0 < level_of(ReLU()) < 1  # one-sided: near the end, and not there
+    assert 0 < level_of_loss(ReLU()) < 1  # one-sided: near the end, and not there
 
 
 def test_columns_are_looked_for_as_far_as_they_may_reach():
-    assert octaves_above(facts(Squared(), 10, 7)) == 0
-    assert octaves_above(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0)) == 10
+    assert max_column_octaves(facts(Squared(), 10, 7)) == 0
+    assert max_column_octaves(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0)) == 10
 
 
 def test_few_records_are_a_constant():
     sizes = np.geomspace(1e-6, 1e9, 200)
-    shares = [few_records(size) for size in sizes]
+    shares = [small_budget_weight(size) for size in sizes]
     assert shares == sorted(shares, reverse=True)
-    assert few_records(80.0) == 0.5
+    assert small_budget_weight(80.0) == 0.5
     assert shares[-1] < 1e-6 < 0.999 < shares[0]
     for size in sizes:  # at least min(0.25, (50 / (n mu))^2)
         assert 0.25 >= mass_share(size) >= min(0.25, (50 / size) ** 2)
@@ -185,7 +187,8 @@ def test_few_records_are_a_constant():
 
 def test_ignored_rows_leave_shares_of_the_rest_alone():
     plain, ignored = (
-        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).phases for void in (False, True)
+        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).releases
+        for void in (False, True)
     )
     left = 1 - ignored["mass"].share
     for name, phase in plain.items():

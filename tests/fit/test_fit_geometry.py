@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from handles import geometry_terms, handle
 
-from dpconvex.core.coordinates import Coordinates, RowLengths
-from dpconvex.core.length_cover import LengthCover
 from dpconvex.core.queries import pack_symmetric, unpack_symmetric
+from dpconvex.core.records import Coordinates, NormUpperBound, RowNorms
 from dpconvex.core.release import _moment_sums
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.rows import RAW_FARTHEST
+from dpconvex.engine.rows import RAW_CLIP_LIMIT
 from dpconvex.fit.config import FitConfig
-from dpconvex.fit.constants import STRETCH_LIMIT
-from dpconvex.fit.geometry import _column_units, column_octaves, private_coordinates
+from dpconvex.fit.constants import MAX_SCALING
+from dpconvex.fit.geometry import _column_units, column_octaves, release_coordinates
 
 
 def frame_of(matrix, lead=1):
@@ -28,7 +27,7 @@ def found_in(rows, std, above=0, **more):
     lead = int(rows.row_map.fit_intercept)
     terms = geometry_terms(std, rows.dim - lead, lead, above)
     config = FitConfig(records=100.0, max_octaves=above, **more)
-    return private_coordinates(handle(rows, terms), config, rows.n_rows)
+    return release_coordinates(handle(rows, terms), config, rows.n_rows)
 
 
 def units_of(rows, std, above=0, seed=0):
@@ -149,7 +148,7 @@ def test_raw_columns_find_their_units():
         rng.integers(1990, 2024, 2000), np.exp(rng.normal(10.5, 0.8, 2000)), rng.random(2000) < 0.05,
         1e-7 * rng.random(2000), np.zeros(2000),
     ]).astype(float)  # fmt: skip
-    rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_FARTHEST))
+    rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_CLIP_LIMIT))
     sizes, centres, _ = units_of(rows, 1.0, 40)
     assert abs(centres[0] - 2007) < 2 * sizes[0] <= 2048
     assert 2.0**13 <= sizes[1] <= 2.0**19
@@ -190,7 +189,7 @@ def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
     for std in (1e-6, 1.0):
         found = found_in(rows_of(X), std)
         longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
-        assert longest <= STRETCH_LIMIT * (1 + 1e-9)
+        assert longest <= MAX_SCALING * (1 + 1e-9)
 
 
 def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
@@ -198,7 +197,7 @@ def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
     rows = rows_of(rng.uniform(-1, 1, (3000, 4)) * [1.0, 0.1, 0.01, 0.0])
     terms = geometry_terms(1.0, 4)
     del terms["moments"]
-    found = private_coordinates(handle(rows, terms), FitConfig(records=100.0), 3000)
+    found = release_coordinates(handle(rows, terms), FitConfig(records=100.0), 3000)
     assert found.matrix.shape == (5,)
     spread = (rows.mapped()[0] * found.matrix)[:, 1:].std(axis=0)
     assert spread[:3].max() < 3 * spread[:3].min()
@@ -210,7 +209,7 @@ def test_geometry_of_a_part_is_that_of_all():
     X = skewed(20_000, np.random.default_rng(0))
     whole = found_in(rows_of(X), 0.5)
     part = found_in(rows_of(X), 0.5, geometry_rows=4000)
-    assert whole.excess == 0 < part.excess
+    assert whole.norm_slack == 0 < part.norm_slack
     rows = rows_of(X).mapped()[0]
     for found in (whole, part):
         values = np.linalg.eigvalsh(np.cov((rows @ found.matrix.T)[:, 1:].T))
@@ -226,7 +225,7 @@ def test_lengths_are_not_below_exact_ones(stretch, lead):
     matrix[lead:, lead:] = rng.normal(size=(3, 3)) * stretch
     block = rng.uniform(-1, 1, size=(200, 3 + lead))
     block[:, :lead] = 1.0
-    for length, u in zip(frame_of(matrix, lead).lengths(block), (block @ matrix.T)[:, lead:], strict=True):
+    for length, u in zip(frame_of(matrix, lead).norms(block), (block @ matrix.T)[:, lead:], strict=True):
         square = 1 + sum(Fraction(float(v)) ** 2 for v in u)
         assert Fraction(float(length)) ** 2 >= square
 
@@ -263,13 +262,13 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
     theta = rng.normal(size=4)
 
     def total():
-        rows = rows_of(X).reweighted(RowLengths(coordinates))
+        rows = rows_of(X).reweighted(RowNorms(coordinates))
         rows = rows.rescaled(lambda lengths: np.minimum(1, 1.2 / lengths))
         return rows.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0]
 
     kept = total()
-    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 8 * 4 * 500)
+    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * 4 * 500)
     assert not rows_of(X)._small
     assert np.allclose(total(), kept, rtol=1e-12)
     block = rows_of(X).mapped()[0]
@@ -279,7 +278,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [3, 9, 18, 50])
-@pytest.mark.parametrize("kind", ["centred", "full", "cover"])
+@pytest.mark.parametrize("kind", ["centred", "full", "upper bound"])
 def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kind, size):
     """Counts of lengths below an edge move by one row, even where many alike stand on it.
 
@@ -292,15 +291,15 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
     if kind != "centred":
         matrix[1:, 1:] += 0.3 * rng.normal(size=(size - 1, size - 1))
     frame = frame_of(matrix)
-    if kind == "cover":
+    if kind == "upper bound":
         outside = rng.normal(size=(size // 2, size - 1))
-        cover = LengthCover(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
-        frame = replace(frame, excess=1.0)
-        vars(frame)["cover"] = cover
+        bound = NormUpperBound(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
+        frame = replace(frame, norm_slack=1.0)
+        vars(frame)["norm_upper_bound"] = bound
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]
-    placed, lengths = frame.place(block).copy(), frame.lengths(block)
+    placed, lengths = frame.place(block).copy(), frame.norms(block)
     for first in range(9):
         for last in (*range(first + 1, first + 20), 79, 80):
             fewer = block[first:last].copy()
             np.testing.assert_array_equal(frame.place(fewer), placed[first:last])
-            np.testing.assert_array_equal(frame.lengths(fewer), lengths[first:last])
+            np.testing.assert_array_equal(frame.norms(fewer), lengths[first:last])

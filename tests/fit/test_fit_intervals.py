@@ -15,8 +15,8 @@ from sklearn.linear_model import LinearRegression
 
 from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor, load_model, save_model
 from dpconvex.audit import audit
-from dpconvex.core.coordinates import Coordinates
 from dpconvex.core.queries import Query
+from dpconvex.core.records import Coordinates
 from dpconvex.core.release import _product_sums
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.location import Tails
@@ -24,7 +24,7 @@ from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import Certificate, CertificateError, GaussianDP, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.certificates.concerns import PrivacyWarning
+from dpconvex.privacy.certificate import PrivacyWarning
 
 SQUARED, LOGISTIC, PINBALL = Squared(), Logistic(), Pinball(0.8)
 LOSSES = {"squared": SQUARED, "logistic": LOGISTIC, "quantile": PINBALL}

@@ -7,9 +7,9 @@ import pytest
 from handles import CountedNumbers, handle, term
 from scipy import stats
 
-from dpconvex.core.release import Statistic
+from dpconvex.core.queries import Statistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location import LocationPrior, Tails, private_location, target_bracket
+from dpconvex.fit.location import LocationPrior, Tails, release_target_bracket, search_quantile
 
 TARGET = Statistic("target")
 
@@ -24,7 +24,7 @@ LAWS = {
 def search(values, level, std, seed=0, steps=20):
     prior = LocationPrior(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
     rows = CountedNumbers(values, std, seed)
-    return private_location(rows, "counts", TARGET, level, prior, steps, len(values))
+    return search_quantile(rows, "counts", TARGET, level, prior, steps, len(values))
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
@@ -72,7 +72,7 @@ def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     prior = LocationPrior(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
     wanted = level if sign > 0 else 1 - level
     rows = CountedNumbers(values, 5.0)
-    point, _, scale = private_location(rows, "counts", TARGET, wanted, prior, 20, 4000)
+    point, _, scale = search_quantile(rows, "counts", TARGET, wanted, prior, 20, 4000)
     assert abs(np.mean(sign * values < sign * point) - level) < 0.02
     assert 100 < scale < 2000
 
@@ -87,7 +87,7 @@ def test_a_wrong_number_of_records_moves_no_centred_search(level, wrong):
     found = {}
     for ignored in (True, False):
         rows = CountedNumbers(values, 1.0, ignored=ignored)
-        point = private_location(rows, "counts", TARGET, level, prior, 20, 4000 * wrong)[0]
+        point = search_quantile(rows, "counts", TARGET, level, prior, 20, 4000 * wrong)[0]
         found[ignored] = float(law.cdf(point))
     assert found[True] == pytest.approx(level, abs=0.03)
     assert abs(found[False] - level) > 0.015
@@ -100,7 +100,7 @@ def test_targets_lie_in_their_bracket(low, high):
     rows = MemoryRows(np.zeros((4000, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     asked = handle(rows, {"octaves": term(5.0, "histogram", 64)})
     bounded = high <= 1
-    found = target_bracket(asked, "octaves", 4000, bounded)
+    found = release_target_bracket(asked, "octaves", 4000, bounded)
     assert found is not None
     assert np.mean((y >= found[0]) & (y <= found[1])) > 0.97
     # Without public bounds a bin has 2.6 octaves.
@@ -111,7 +111,7 @@ def test_what_noise_hides_has_no_bracket():
     rows = MemoryRows(np.zeros((20, 1)), np.ones(20), RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     for seed in range(20):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
         asked = handle(rows, {"octaves": term(500.0, "histogram", 64)}, seed)
-        assert target_bracket(asked, "octaves", 20) is None
+        assert release_target_bracket(asked, "octaves", 20) is None
 
 
 EDGES = np.concatenate([-(2.0 ** np.arange(23, -1, -1)), 2.0 ** np.arange(24)]) / 64

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpconvex import DPLinearRegression
-from dpconvex.fit.constants import LAW_OCTAVES
-from dpconvex.fit.denoising import denoised_covariance
-from dpconvex.fit.points import NewtonPoints, deviation_prior, law_variances, posterior, signal_prior
+from dpconvex.fit.constants import SCALE_OCTAVES
+from dpconvex.fit.covariance import denoise_covariance
+from dpconvex.fit.posterior import NewtonPoints, deviation_prior, posterior, scale_variances, signal_prior
 
 SIZE = 21
 
@@ -20,7 +20,7 @@ def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=N
     rng = np.random.default_rng(seed)
     points = NewtonPoints(
         np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
-        law_variances(scale), signal_prior(SIZE - 1),
+        scale_variances(scale), signal_prior(SIZE - 1),
     )  # fmt: skip
     point = np.zeros(SIZE)
     if remembered is not None:
@@ -89,12 +89,12 @@ def test_one_law_is_ridge():
 @pytest.mark.parametrize("hopeless", [0.0, 0.7, 1.0])
 def test_priors_are_laws(columns, hopeless):
     for prior in (signal_prior(columns, hopeless), deviation_prior()):
-        assert prior.shape == law_variances(1.0).shape == (len(LAW_OCTAVES) + 1,)
+        assert prior.shape == scale_variances(1.0).shape == (len(SCALE_OCTAVES) + 1,)
         assert prior.sum() == pytest.approx(1.0)
         assert (prior >= 0).all()
     assert signal_prior(columns, 1.0)[0] == 1.0
     # Together columns explain about half of the variance, however many they are.
-    each = float(signal_prior(columns)[1:] @ law_variances(1.0)[1:] / signal_prior(columns)[1:].sum())
+    each = float(signal_prior(columns)[1:] @ scale_variances(1.0)[1:] / signal_prior(columns)[1:].sum())
     assert 0.2 < columns * each < 5 or columns == 500
 
 
@@ -120,7 +120,7 @@ def test_units_do_not_matter(size):
         rng = np.random.default_rng(0)
         points = NewtonPoints(
             np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
-            law_variances(unit), signal_prior(SIZE - 1),
+            scale_variances(unit), signal_prior(SIZE - 1),
         )  # fmt: skip
         noise = np.full(SIZE, unit**2)
         points.remember(np.zeros(SIZE), noise, unit, np.zeros(SIZE))
@@ -138,13 +138,13 @@ def test_a_shared_factor_stands_out_of_noise():
     truth = np.outer(load, load)
     np.fill_diagonal(truth, 1.0)
     noise = np.triu(rng.normal(0, 0.9 / np.sqrt(2), truth.shape), 1)
-    clear, left = denoised_covariance(truth + noise + noise.T, 0.9)
+    clear, left = denoise_covariance(truth + noise + noise.T, 0.9)
     way = load / np.linalg.norm(load)
     assert way @ clear @ way > 0.6 * (way @ truth @ way)
     # Noise adds 58 * 57 * 0.9^2 / 2 = 1339 to the squares; what is left of it is less than a third.
     assert np.square(clear - truth).sum() < 400
     assert way @ left.between @ way > 5 * np.trace(left.between) / 58
-    nothing, _ = denoised_covariance(np.eye(58) + noise + noise.T, 0.9)
+    nothing, _ = denoise_covariance(np.eye(58) + noise + noise.T, 0.9)
     assert np.square(nothing - np.diag(np.diag(nothing))).sum() < 120
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,5 @@ def refusal(words, capsys):
 
 @pytest.mark.parametrize("words", [[], ["--list"], ["all", "--quick"], ["--help"]])
 def test_without_the_reproduction_its_command_says_how_to_install_it(words, monkeypatch, capsys):
-    monkeypatch.setattr("dpconvex.cli.reproduce.REPRODUCTION_PACKAGE", "no_such_package")
+    monkeypatch.setattr("dpconvex.cli.demo_reproduce.REPRODUCTION_PACKAGE", "no_such_package")
     assert "pip install dpconvex-reproduction" in refusal(["reproduce", *words], capsys)
-
-
-def test_without_matplotlib_a_picture_says_how_to_install_it(monkeypatch, capsys, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    words = ["plan", "--task", "quantile", "--rows", "1000", "--features", "3"]
-    said = refusal([*words, "--plot", str(tmp_path / "plan.png")], capsys)
-    assert "pip install 'dpconvex[plots]'" in said

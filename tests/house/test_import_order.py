@@ -25,7 +25,7 @@ ORDER = (
     ("models",),
     ("reports",),
     ("estimators",),
-    ("preprocessing", "pipelines", "scores", "scored_rows", "datasets"),
+    ("preprocessing", "pipelines", "scores", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

@@ -66,7 +66,7 @@ def model():
     "loading",
     [
         "from dpconvex.privacy import Certificate; Certificate.from_json(open({path!r}).read()).verify()",
-        "from dpconvex.models.file import load_model; load_model({path!r})",
+        "from dpconvex.models.model_file import load_model; load_model({path!r})",
     ],
 )
 def test_rooms_work_on_their_own(loading, model, tmp_path):

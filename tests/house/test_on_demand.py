@@ -53,7 +53,7 @@ def test_every_name_is_there(room):
 def test_rooms_are_found_and_names_seen_before_they_are_loaded():
     code = "import dpconvex; print('DPBowl' in dir(dpconvex), dpconvex.privacy.Ledger.__name__)"
     assert fresh(code).split() == ["True", "Ledger"]
-    assert dpconvex.privacy.Ledger is import_module("dpconvex.privacy.ledger.ledger").Ledger
+    assert dpconvex.privacy.Ledger is import_module("dpconvex.privacy.ledger").Ledger
 
 
 def test_an_estimator_loads_no_other_and_no_words():

@@ -38,16 +38,14 @@ ROOMS = {
 #: Of other files, and of these in spite of their room, every single one.
 PRODUCTS: dict[str, dict[str, str]] = {
     "core/choices.py": {"centre @ centre": PUBLIC},
-    "core/class_rows.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
-    "core/contractive_pass.py": {"row @ theta": ALONE},
-    "core/coordinates.py": {
+    "core/pairs.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
+    "core/perturbed_minimiser.py": {"row @ theta": ALONE},
+    "core/records.py": {
         "self.matrix.T @ phi": PUBLIC,
         "self.matrix @ total": SUM,
         "np.abs(matrix) @ np.abs(np.linalg.inv(matrix))": PUBLIC,
         "product @ vector": PUBLIC,
         "product.T @ (product @ vector)": PUBLIC,
-    },
-    "core/length_cover.py": {
         "self.directions @ (self.stretch * self.centre)": PUBLIC,
         "np.einsum('ij,ij->j', inner, inner)": PUBLIC,
         "normal.T @ normal": PUBLIC,
@@ -55,39 +53,39 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "inner @ centre": PUBLIC,
     },
     "core/release.py": {"v @ scores": SUM, "shortened.T @ shortened": SUM, "vectors.T @ vectors": SUM},
-    "engine/accurate_products.py": {
+    "engine/sparse_moments.py": {
         "slopes @ base": PUBLIC,
         "np.abs(slopes) @ np.abs(base)": PUBLIC,
         "np.einsum('ij,ij->j', sizes, sizes)": PUBLIC,
         "np.einsum('ij,ij->j', matrix, matrix)": PUBLIC,
         "ahead @ np.vstack(rights[:level][::-1])": SUM,
     },
-    "engine/blocks.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
-    "engine/dask/rows.py": {"v @ (function(y, w) < point)": EXACT},
-    "engine/passes.py": {"multiples @ block": SUM, "multiples * v @ block": SUM},
-    "engine/row_numbers.py": {"sizes @ self.shares": CERTIFIED, "shares[r] @ part": EXACT},
+    "engine/block_products.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
+    "engine/dask/table.py": {"v @ (function(y, w) < point)": EXACT},
+    "engine/dense_rows.py": {"multiples @ block": SUM, "multiples * v @ block": SUM},
+    "engine/dense_rows.py": {"sizes @ self.shares": CERTIFIED, "shares[r] @ part": EXACT},
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
-    "engine/sparse.py": {
+    "engine/sparse_rows.py": {
         "self.base @ self.base": PUBLIC,
         "squares @ self.base ** 2": PUBLIC,
         "mapped.T @ mapped": PUBLIC,
     },
     "estimators/auc.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
-    "estimators/coefficient_intervals.py": {
+    "estimators/linear.py": {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,
         "jacobian.T @ np.asarray(covariance) @ jacobian": PUBLIC,
     },
     "estimators/linear.py": {"X @ coef": "sparse rows and matrices of records: one after the other"},
-    "losses/facets.py": {
+    "losses/max_affine.py": {
         "limits @ normal": PUBLIC,
         "rays[0] @ rays[1]": PUBLIC,
         "limit @ along": PUBLIC,
         "limit @ origin": PUBLIC,
     },
-    "losses/pieces.py": {"directions[:len(groups)] @ direction": PUBLIC},
+    "losses/max_affine.py": {"directions[:len(groups)] @ direction": PUBLIC},
     "losses/structured.py": {"differences @ axes[0]": PUBLIC},
-    "mechanisms/stochastic.py": {"weights[visited] * slopes @ block": SUM},
-    "mechanisms/structured_sgd.py": {"np.tensordot(slopes, matrices, axes=2)": SUM},
+    "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM},
+    "mechanisms/dp_sgd.py": {"np.tensordot(slopes, matrices, axes=2)": SUM},
     "objectives/structured.py": {
         "unit @ turned": ALONE,
         "turned @ unit": ALONE,
@@ -106,9 +104,12 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "self.kernel.pdf((grid[:-1] - knots[:i]) / h) @ jumps[:i]": PUBLIC,
         "self.kernel.pdf((grid[1:] - knots[i:]) / h) @ jumps[i:]": PUBLIC,
     },
-    "smoothing/multivariate.py": {"directions.T @ bends": CERTIFIED, "directions.T @ bends @ directions": CERTIFIED},
-    "smoothing/pieces_moreau.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
-    "smoothing/polyhedral.py": {
+    "smoothing/vector_convolution.py": {
+        "directions.T @ bends": CERTIFIED,
+        "directions.T @ bends @ directions": CERTIFIED,
+    },
+    "smoothing/moreau_envelopes.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
+    "smoothing/vector_convolution.py": {
         "weights @ (1.0 / factors)": PUBLIC,
         "weights @ factors": PUBLIC,
         "(slopes - shared) @ basis": PUBLIC,
@@ -144,7 +145,7 @@ def test_every_product_has_a_reason():
         for name, products in found.items()
         if (name in PRODUCTS or name.split("/")[0] not in ROOMS) and (new := products - set(PRODUCTS.get(name, ())))
     }
-    assert not unknown, "Use engine.blocks.row_margins, row_squares or placed_rows on rows."
+    assert not unknown, "Use engine.blocks.row_margins, row_squares or transform_rows on rows."
     gone = {name: old for name, known in PRODUCTS.items() if (old := set(known) - found.get(name, set()))}
     assert not gone
 

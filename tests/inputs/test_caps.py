@@ -6,14 +6,11 @@ import tomllib
 import polars as pl
 import pytest
 
-from dpconvex.inputs import schema_parsing
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.opening import open_table
+from dpconvex.inputs import InputError, schema
 from dpconvex.inputs.release_file import read_release
-from dpconvex.inputs.schema import MOST_COLUMNS
-from dpconvex.inputs.schema_parsing import parse_schema, read_schema
-from dpconvex.inputs.toml_text import parse_toml
-from dpconvex.reports.studio.fragments import schema as shown_schema
+from dpconvex.inputs.schema import MOST_COLUMNS, parse_schema, parse_toml, read_schema
+from dpconvex.inputs.table_files import open_table
+from dpconvex.reports.studio_pages import check_schema as shown_schema
 
 LONG_KEYS = [
     "a." * 16_000 + "a = 1",
@@ -69,7 +66,7 @@ def test_formats_of_dates_are_short(monkeypatch):
     class Clock(datetime.datetime):
         strptime = strftime = never
 
-    monkeypatch.setattr(schema_parsing.datetime, "datetime", Clock)
+    monkeypatch.setattr(schema.datetime, "datetime", Clock)
     with pytest.raises(InputError, match="format of at most 100 characters"):
         parse_schema(long)
 
@@ -77,7 +74,7 @@ def test_formats_of_dates_are_short(monkeypatch):
 def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch):
     """Checks of 100,004 names against each other took minutes."""
     names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
-    monkeypatch.setattr(schema_parsing, "_number", never)
+    monkeypatch.setattr(schema, "_parse_number", never)
     with pytest.raises(InputError, match="at most 100,000 columns"):
         parse_schema({"features": {name: [0, 1] for name in names}})
     (tmp_path / "t.csv").write_text(",".join(names) + "\n")

@@ -244,7 +244,7 @@ def test_refusals_name_the_remedy():
 
 def test_any_promised_gap_can_be_kept():
     """The smallest gap that certify accepts is reached on data full of ties."""
-    from dpconvex.mechanisms.output import _smallest_gap
+    from dpconvex.mechanisms.output_perturbation import _smallest_gap
 
     for loss in (Pinball(0.5), Hinge(), Logistic()):
         bounds = bounds_of(loss, n=60, alpha=0.01)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.estimators.robust import SparseOutput
+from dpconvex.estimators.tilted_and_robust import SparseOutput
 from dpconvex.losses import Huber, L1Norm, Logistic, PairHinge, PairLogistic, Pinball
 from dpconvex.mechanisms import (
     Moments,
@@ -24,10 +24,9 @@ from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, 
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
-from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 

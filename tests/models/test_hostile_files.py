@@ -24,12 +24,12 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.inputs.schema import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.models import file as model_file
-from dpconvex.models.file import parse_certificate, parse_model
-from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, sampling
+from dpconvex.models.model_file import parse_certificate, parse_model
+from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, subsampling
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve_vector
 
@@ -410,7 +410,7 @@ def test_a_certificate_of_smaller_facts_is_refused(name, files):
 
 
 def parse_bounds(data):
-    from dpconvex.privacy.bounds.base import bounds_from_dict
+    from dpconvex.privacy.bounds import bounds_from_dict
 
     return bounds_from_dict(data)
 
@@ -418,8 +418,8 @@ def parse_bounds(data):
 def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_path, monkeypatch):
     """An endless search once, for every epsilon below 0.0026 at this delta."""
     asked = []
-    plain = sampling.dominating_rdp
-    monkeypatch.setattr(sampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    plain = subsampling.dominating_rdp
+    monkeypatch.setattr(subsampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
     ledger = Ledger(tmp_path / "budget.db", epsilon=1.0, delta=1e-5)
     model = DPQuantileRegressor(
         0.5, epsilon=0.001, delta=1e-6, mechanism="sgd", feature_bounds=(0, 10),
@@ -433,8 +433,8 @@ def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_pat
 
 def test_the_largest_search_is_bounded(monkeypatch):
     asked = []
-    plain = sampling.dominating_rdp
-    monkeypatch.setattr(sampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
-    floor = sampling.rdp_epsilon(sampling._ORDERS, np.zeros(sampling._ORDERS.size), 1e-6)
-    sampling.sampled_multiplier("fixed", "replace_one", 0.01, 10, 1.001 * floor, 1e-6)
+    plain = subsampling.dominating_rdp
+    monkeypatch.setattr(subsampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    floor = subsampling.rdp_epsilon(subsampling._ORDERS, np.zeros(subsampling._ORDERS.size), 1e-6)
+    subsampling.sampled_multiplier("fixed", "replace_one", 0.01, 10, 1.001 * floor, 1e-6)
     assert len(asked) < 120

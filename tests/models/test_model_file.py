@@ -21,8 +21,8 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.inputs.schema_parsing import parse_schema
-from dpconvex.models.file import parse_certificate, read_json, read_model
+from dpconvex.inputs.schema import parse_schema
+from dpconvex.models.model_file import parse_certificate, read_json, read_model
 from dpconvex.privacy import CertificateError
 from dpconvex.smoothing import GaussianKernel
 
@@ -289,7 +289,7 @@ def test_wrong_json(path, text, match):
 
 
 def test_files_too_large_are_not_parsed(path, monkeypatch):
-    monkeypatch.setattr("dpconvex.models.file.LARGEST_FILE", 100)
+    monkeypatch.setattr("dpconvex.models.model_file.LARGEST_FILE", 100)
     path.write_text("{" + " " * 100 + "}")
     with pytest.raises(ModelFileError, match="larger than"):
         read_json(path)

@@ -6,10 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 
-import dpconvex.solvers.lbfgs
-import dpconvex.solvers.newton
+import dpconvex.solvers.newton_lbfgs
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.block_products import CompensatedSum
 from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -100,7 +99,7 @@ def test_without_more_digits_they_would_not_certify(monkeypatch):
     def give_up(solver, descent):
         raise descent.failure()
 
-    monkeypatch.setattr(dpconvex.solvers.newton, "solve_around_best", give_up)
+    monkeypatch.setattr(dpconvex.solvers.newton_lbfgs, "solve_around_best", give_up)
     with pytest.raises(ConvergenceError):
         Newton().solve(crowded(LOSSES["huber"], 1e5), np.zeros(2), 2e-9)
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, pair_sums
-from dpconvex.objectives.pair_sums import logistic_cross, logistic_sums, piece_sums
+from dpconvex.objectives.pair_sums import logistic_cross, logistic_sums, piecewise_quadratic_sums
 
 rng = np.random.default_rng(0)
 SCORES = {
@@ -67,8 +67,12 @@ def test_piece_sums_equal_direct_ones(loss, name):
     for kind in ("value", "slope"):
         direct = getattr(loss, kind)(difference).astype(np.longdouble)
         for found, exact, size in (
-            (piece_sums(s, t, loss.pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
-            (piece_sums(t, s, loss.pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
+            (piecewise_quadratic_sums(s, t, loss.piecewise_quadratic, kind), direct.sum(1), np.abs(direct).sum(1)),
+            (
+                piecewise_quadratic_sums(t, s, loss.piecewise_quadratic, kind, mirrored=True),
+                direct.sum(0),
+                np.abs(direct).sum(0),
+            ),
         ):
             # The direct value of a far difference is itself a difference of large numbers.
             slack = 1e-15 * np.abs(difference).max() ** 2 if kind == "value" else 0.0
@@ -88,7 +92,7 @@ def test_hessian_parts_equal_direct_ones():
 def test_empty_classes_sum_to_nothing():
     assert logistic_sums(np.zeros(0), np.ones(3)).size == 0
     assert not logistic_sums(np.ones(3), np.zeros(0)).any()
-    assert not piece_sums(np.ones(3), np.zeros(0), PairSquared().pieces).any()
+    assert not piecewise_quadratic_sums(np.ones(3), np.zeros(0), PairSquared().piecewise_quadratic).any()
 
 
 @pytest.mark.parametrize("spread", [2.0, 1e5])

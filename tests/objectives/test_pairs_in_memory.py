@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression
-from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
+from dpconvex.engine import MemoryRows, RowMap, dense_rows, summation
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 
@@ -24,8 +24,8 @@ def make_table():
 @pytest.fixture
 def large(monkeypatch):
     """Let these tables count as large: several blocks, mapped anew in every pass."""
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 13)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -68,8 +68,8 @@ def test_a_large_table_has_the_coefficients_of_a_small_one(settings, dtype, monk
     counts = {"min_positive": 300, "min_negative": 300}
     model = DPAUCClassifier(epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings)
     expected = clone(model).fit(X, y)
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 13)
     found = model.fit(X, y)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-5)
     np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=1e-5, atol=1e-9)

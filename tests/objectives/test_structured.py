@@ -7,7 +7,7 @@ import pytest
 
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear, Pinball, Squared
-from dpconvex.losses.structured import arrange_pieces, upper_envelope
+from dpconvex.losses.max_affine import group_pieces, upper_envelope
 from dpconvex.mechanisms import ObjectivePerturbation, StructuredGradientDescent
 from dpconvex.objectives import StructuredObjective, StructuredRecords
 from dpconvex.objectives.structured import spectral_norms
@@ -41,7 +41,7 @@ def test_pieces_are_the_same_function(seed):
     u = rng.normal(size=(400, 2)) * 3
     expected = (u @ slopes.T + offsets).max(axis=1)
     for centre in (np.zeros(2), slopes[0], np.array([0.3, -1.0])):
-        pieces = arrange_pieces(slopes, offsets, centre)
+        pieces = group_pieces(slopes, offsets, centre)
         best = np.full(len(u), pieces.floor)
         for group in pieces.groups:
             x = u @ np.array(group.direction)

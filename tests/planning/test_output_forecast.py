@@ -10,8 +10,8 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.planning import linear_preset, output_prescription, predicted_output_excess
-from dpconvex.planning.forecast_quantile import reference_moment
+from dpconvex.planning import linear_preset, output_prescription
+from dpconvex.planning.forecasts import quantile_excess, reference_moment
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
 
 
@@ -21,10 +21,10 @@ def test_prescription_balances_penalty_and_noise():
     assert (chosen.bandwidth, chosen.level) == (0.0, 0.5)
     for factor in (0.25, 4.0):
         other = output_prescription(0.5, bounds, ApproxDP(1.0, 1e-6), alpha=factor * chosen.alpha)
-        assert other.predicted_excess > chosen.predicted_excess
+        assert other.excess_risk > chosen.excess_risk
     richer = output_prescription(0.5, replace(bounds, n_samples=10**6), ApproxDP(1.0, 1e-6))
     assert richer.alpha < chosen.alpha
-    assert richer.predicted_excess < chosen.predicted_excess
+    assert richer.excess_risk < chosen.excess_risk
     pure = output_prescription(0.5, bounds, PureDP(1.0))
     assert pure.alpha > 0
 
@@ -89,5 +89,5 @@ def test_prediction_matches_the_reference_population():
     z = 0.5244005127080407  # normal quantile of 0.7
     best = plain.value(truth + np.eye(d + 1)[0] * s * z)
     seen = np.mean(risks) / best - 1
-    predicted = predicted_output_excess(quantile, bounds.alpha, term["std"], d + 1, moment, s)
+    predicted = quantile_excess(quantile, d + 1, moment, s, alpha=bounds.alpha, release_std=term["std"])
     assert 0.5 < seen / float(predicted) < 2.0

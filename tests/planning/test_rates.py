@@ -117,20 +117,3 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match="must be"):
             call()
-
-
-def test_the_planner_draws_the_floor_below_its_curves():
-    import numpy as np
-
-    from dpconvex.planning import plan
-    from dpconvex.planning.plan_picture import risk_floor
-    from dpconvex.privacy import ApproxDP
-
-    outlook = plan("quantile", 5000, 5, ApproxDP(1.0, 1e-6))
-    budgets = np.geomspace(0.1, 10, 5)
-    curves = outlook.curve(budgets)
-    floor = risk_floor(outlook, budgets, curves)
-    for risks in curves.values():
-        shown = np.isfinite(risks)
-        assert (floor[shown] <= risks[shown] * (1 + 1e-9)).all()
-    assert risk_floor(plan("logistic", 5000, 5, ApproxDP(1.0, 1e-6)), budgets, curves) is None

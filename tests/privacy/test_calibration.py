@@ -11,7 +11,7 @@ from dpconvex.privacy import (
     objective_perturbation_scale,
 )
 from dpconvex.privacy.calibration import released_scale, smallest_safe
-from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.certificate import NoiseTerm
 from dpconvex.privacy.profiles import gaussian_delta
 
 VECTORS = [

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.noise import FAILURE_PROBABILITY
-from dpconvex.reports.html import render_report
-from dpconvex.reports.terminal import certificate_table
+from dpconvex.reports.report import render_report
+from dpconvex.reports.summary import certificate_table
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 

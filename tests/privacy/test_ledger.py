@@ -17,10 +17,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.composition import compose_epsilon
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger.account import pure_mu
-from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon, pure_mu
+from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
 
 
 @pytest.fixture
@@ -162,9 +160,9 @@ def test_a_budget_in_mu_allows_exactly_its_squares(path):
 def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
     ledger = Ledger(path, mu=1.0)
     said = str(ledger.remaining())
-    assert "one more default fit, whose noise is Gaussian, of up to epsilon 4.887" in said
-    assert "(mu 1), or instead for a release of another kind" in said
-    assert "of up to epsilon 0.807 and delta 0. The whole budget is mu 1;" in said
+    assert "the next release may spend epsilon 4.887 at delta 1e-06 (mu 1) if its noise is Gaussian" in said
+    assert "Any other release, such as a score, may spend epsilon 0.807 and delta 0 instead." in said
+    assert said.endswith("The whole budget is mu 1; releases so far: 0")
     with pytest.raises(BudgetExceeded, match=r"delta without being Gaussian.*'output'"):
         ledger.charge(ApproxDP(0.01, 1e-9))
     ledger.charge(ApproxDP(1.0, 1e-6), mu=0.23)

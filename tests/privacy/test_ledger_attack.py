@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger.account import Account, pure_epsilon, pure_mu
-from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, pure_mu
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.privacy_filter import PrivacyFilter, pure_epsilon
 
 EPSILON, DELTA = 1.0, 1e-6
 # Losses on a grid: fine against the steps below, and wide against 10 standard deviations of the whole.
@@ -72,7 +72,7 @@ def test_choosing_the_kind_in_view_of_a_result_gains_nothing(tmp_path, mu, steps
 
 
 @pytest.mark.parametrize("first", [PureDP(0.3), ApproxDP(0.2, 3e-7)])
-def test_a_first_charge_at_face_value_gains_nothing(tmp_path, first):
+def test_a_first_charge_at_its_epsilon_and_delta_gains_nothing(tmp_path, first):
     ledger = Ledger(tmp_path / "privacy.db", epsilon=EPSILON, delta=DELTA)
     ledger.charge(first)
     # What the first release tells, as randomised response that tells everything with probability delta.
@@ -84,10 +84,10 @@ def test_a_first_charge_at_face_value_gains_nothing(tmp_path, first):
     assert reached <= DELTA * (1 + 1e-3)
 
 
-def test_a_line_is_crossed_as_rarely_as_the_account_says():
+def test_a_line_is_crossed_as_rarely_as_the_filter_says():
     """Charges beside Gaussian ones rest on it: exp(-2 a b) for a Brownian motion, by 100,000 paths."""
-    account = Account(1.0, 0.02, None).charged(Account(1.0, 0.02, None).cost(GaussianDP(1e-9)), "")
-    start, slope = account._line()
+    fresh = PrivacyFilter(1.0, 0.02, None)
+    start, slope = fresh.charged(fresh.cost(GaussianDP(1e-9)), "")._line()
     probability = 0.1 * 0.02
     assert math.exp(-2 * start * (slope - 0.5)) == pytest.approx(probability)
     rng = np.random.default_rng(0)

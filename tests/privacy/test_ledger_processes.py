@@ -11,14 +11,14 @@ import sys
 import pytest
 
 from dpconvex.privacy.guarantees import PureDP
-from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 IMPORTS = """
 import itertools, os, pickle, resource, signal, sqlite3, sys
 from dpconvex.privacy.guarantees import PureDP
-from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
+from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
 """
 
 # Eight children, half of which inherit the ledger while the others unpickle it, start together.

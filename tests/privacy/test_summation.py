@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpconvex.core.coordinates import cancellation
 from dpconvex.core.queries import largest_cancellation, rounding_share
+from dpconvex.core.records import cancellation
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.summation_order import accumulate, block_rows, most_additions, sum_depth
+from dpconvex.engine.summation import accumulate, additions_in_memory, block_rows, most_additions, sum_depth
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.summation import most_summed_rows, summation_error
+from dpconvex.privacy.rounding_errors import most_summed_rows, summation_error
 
 
 def norm_of_error(computed, exact):
@@ -37,7 +37,7 @@ def adversarial_rows(kind, n, d):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_combined_rows_stay_within_the_bound(kind, keep, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 10)
     n, d = 40_000, 3
     # Numbers of 24 bits, whose products are exact.
     X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)
@@ -91,12 +91,12 @@ def test_nothing_adds_up_to_nothing():
 @pytest.mark.parametrize("n", [1, 63, 64, 10_000, 131_073, 10**7, 10**9])
 def test_bound_covers_every_layout(n, dim):
     most = most_additions(n, dim)
-    assert MemoryRows.additions_for(n, dim) <= most
+    assert additions_in_memory(n, dim) <= most
     for partitions in (1, 2, 17, 1000, n):
         if partitions <= n:
             groups = -(-partitions // 16)
             longest = n - partitions + 1
-            assert MemoryRows.additions_for(longest, dim) + 4 + sum_depth(groups) <= most
+            assert additions_in_memory(longest, dim) + 4 + sum_depth(groups) <= most
 
 
 @pytest.mark.parametrize("d", [2, 8])

@@ -38,7 +38,6 @@ class Judge:
         self.tree, self.facts = tree, tree["bounds"]
         self.kind, self.mechanism = self.facts["kind"], tree["mechanism"]
         self.parameters, self.noise = tree["parameters"], tree["noise"]
-        self.revision = tree["revision"]
         self.n, self.d = count(self.facts["n_samples"]), count(self.facts["n_features"])
         self.alpha = number(self.facts["alpha"], closed=True)
         self.neighbors = self.facts["neighbors"]
@@ -311,7 +310,7 @@ class Judge:
         many, pair = count(self.facts.get("rows_per_person", 1)), math.sqrt(self.records)
         terms = []
         for name, stated in self.noise.items():
-            bound = number(stated["bound"])
+            bound = number(stated["record_bound"])
             moved = {
                 "count": 1.0,
                 "histogram": pair * math.sqrt(bound),
@@ -319,10 +318,10 @@ class Judge:
                 "second moments": pair * bound * bound,
                 "limited sum": self.records * bound,
             }
-            require(stated["kind"] in moved, "kind")
-            require(stated["kind"] != "count" or bound == 1, "a count")
+            require(stated["query"] in moved, "kind")
+            require(stated["query"] != "count" or bound == 1, "a count")
             size = count(stated["dimension"])
-            terms.append(self.term(name, many * moved[stated["kind"]], size, None, "gaussian"))
+            terms.append(self.term(name, many * moved[stated["query"]], size, None, "gaussian"))
         return self.composed(*terms)
 
     def _judge_moments(self) -> bool:

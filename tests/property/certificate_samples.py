@@ -40,14 +40,11 @@ from dpconvex.mechanisms import (
     PhasedSGD,
     StructuredGradientDescent,
 )
-from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
-from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
+from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.bounds.tilted import TiltedBounds
-from dpconvex.privacy.bounds.top_rank import TopRankBounds
-from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,

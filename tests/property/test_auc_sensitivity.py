@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.class_rows import shortened
+from dpconvex.core.records import shorten_rows
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import GaussianDP, NoiseSource, PairwiseBounds, PureDP
 
@@ -290,6 +290,6 @@ def test_rows_in_units_of_the_found_length_are_no_longer_than_one():
     rng = np.random.default_rng(6)
     rows = rng.normal(size=(1000, 3)) * 10.0 ** rng.uniform(-8, 8, size=(1000, 1))
     for unit in (1e-3, 0.37, 5.0):
-        lengths = np.linalg.norm(shortened(rows, unit), axis=1)
+        lengths = np.linalg.norm(shorten_rows(rows, unit), axis=1)
         assert lengths.max() <= 1.0
         assert lengths.max() > 0.999

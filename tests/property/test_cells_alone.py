@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
-from dpconvex.engine.votes import NOBODY, Votes, at_most_each, exact_values, person_tags
+from dpconvex.engine.row_weights import NOBODY, RowWeights, exact_values, limit_rows_per_person, person_tags
 from dpconvex.evaluation import private_score
-from dpconvex.inputs.people import read_ballot, read_people
+from dpconvex.inputs.people import read_people, read_row_weights
 
 PROFILE = settings(max_examples=100, derandomize=True, deadline=None)
 BIG = 2**60  # neighbours of it are one float
@@ -57,18 +57,18 @@ def test_no_identifier_changes_anybody_else(ids, place, odd, container):
         warnings.simplefilter("error")
         before, after = (tags_of(container(v)) for v in (ids, replaced))
         alone = tags_of([ids[k] for k in np.flatnonzero(others)])
-        equal = [read_ballot(model(), X, None, container(v)) for v in (ids, replaced)]
-        some = [read_ballot(by_rows, X, None, container(v)) for v in (ids, replaced)]
+        equal = [read_row_weights(model(), X, None, container(v))[1] for v in (ids, replaced)]
+        some = [read_row_weights(by_rows, X, None, container(v))[1] for v in (ids, replaced)]
     assert np.array_equal(before[others], after[others])
     assert np.array_equal(before[others], alone)
     # Unless the newcomer is somebody who is there already, and so one person more of the same name.
     new = not np.isin(after[~others], before[others]).any()
     if new:
-        assert np.array_equal(equal[0].shares[others], equal[1].shares[others])
-        assert np.array_equal(some[0].shares[others], some[1].shares[others])
-        parts = [Votes(v.shares, 4, v.tags).in_part(2) for v in equal]
+        assert np.array_equal(equal[0].values[others], equal[1].values[others])
+        assert np.array_equal(some[0].values[others], some[1].values[others])
+        parts = [RowWeights(v.values, 4, v.tags).rows_in_part(2) for v in equal]
         assert len({tuple(part[others[part]]) for part in parts}) == 1
-    assert np.array_equal(at_most_each(before[others], 1), at_most_each(alone, 1))
+    assert np.array_equal(limit_rows_per_person(before[others], 1), limit_rows_per_person(alone, 1))
 
 
 @pytest.mark.parametrize("ids", IDS[:3], ids=["small", "large", "text"])
@@ -88,7 +88,7 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
         assert np.array_equal(read_people(make(ids), np.zeros((7, 1)), "it").tags, expected)
         found = read_people(make(missing), np.zeros((7, 1)), "it")
         assert np.array_equal(found.tags[1:], expected[1:])
-        assert found.named.tolist() == [False] + [True] * 6
+        assert (found.tags != NOBODY).tolist() == [False] + [True] * 6
 
 
 SEVEN = [7, 7.0, "7", " 007 ", "+7", "7.0", "7e0", b"7", Decimal("7.00"), np.int8(7), np.uint64(7), np.float16(7)]
@@ -122,7 +122,7 @@ def test_a_person_has_one_tag_whatever_holds_the_identifier(held):
         if isinstance(cell, (int, float, str, np.generic)):
             assert tags_of(np.array([cell]))[0] in alone
     assert NOBODY not in alone
-    assert read_people(as_objects(held), np.zeros((len(held), 1)), "it").count == 1
+    assert read_people(as_objects(held), np.zeros((len(held), 1)), "it").records == 1
 
 
 @pytest.mark.parametrize("odd", NOBODIES, ids=lambda odd: f"{type(odd).__name__} {odd!s:.9}")
@@ -131,11 +131,11 @@ def test_what_names_nobody_does_so_in_every_column(odd):
     if isinstance(odd, (float, str, np.generic)):
         assert tags_of(np.array([odd]))[0] == NOBODY
     X, ids = np.zeros((3, 1)), as_objects([7, odd, "7"])
-    ballot = read_ballot(model(), X, None, ids)
-    assert ballot.records.count == 1
-    assert ballot.shares.tolist() == [0.5, 0, 0.5]
+    unit, weights = read_row_weights(model(), X, None, ids)
+    assert unit.count == 1
+    assert weights.values.tolist() == [0.5, 0, 0.5]
     with pytest.raises(ValueError, match="name a person in every row"):
-        read_ballot(DPQuantileRegressor(), X, None, ids)
+        read_row_weights(DPQuantileRegressor(), X, None, ids)
 
 
 def unmixed(tag):
@@ -157,10 +157,10 @@ def test_no_identifier_has_the_tag_of_nobody():
             assert tags_of(held)[0] != NOBODY
         X, ids = np.zeros((4, 1)), [number, None, number, None]
         found = read_people(ids, X, "it")
-        assert found.named.tolist() == [True, False, True, False]
-        ballot = read_ballot(model(), X, None, ids)
-        assert (ballot.tags == NOBODY).tolist() == [False, True, False, True]
-        assert ballot.records.count == 1
+        assert (found.tags != NOBODY).tolist() == [True, False, True, False]
+        unit, weights = read_row_weights(model(), X, None, ids)
+        assert (weights.tags == NOBODY).tolist() == [False, True, False, True]
+        assert unit.count == 1
 
 
 def test_dates_name_the_same_people_whatever_holds_them():
@@ -176,7 +176,7 @@ def test_no_weight_and_no_demand_raises_or_changes_others(odd):
     several = DPNewsvendor([3.0, 1.0], target_bounds=(0, 9), invalid_rows="ignore")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = read_ballot(model(), X, [odd, *weights[1:]], None).shares
+        found = read_row_weights(model(), X, [odd, *weights[1:]], None)[1].values
         cells = [[1.0, odd], *demands[1:]]
         _, (first, second), _ = several._read(X, cells)
     assert found[1:].tolist() == weights[1:]

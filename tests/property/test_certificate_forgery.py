@@ -26,7 +26,7 @@ from dpconvex.mechanisms import (
     PairwiseObjectivePerturbation,
 )
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 
 FIXED = settings(
@@ -231,7 +231,7 @@ def first_of(mechanism: str) -> Certificate:
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """The judge is worth its name: without one check of the library, forgeries that verify are found."""
     if weakness == "follows":
-        monkeypatch.setattr("dpconvex.privacy.certificates.certificate.follows", lambda claim, proven: True)
+        monkeypatch.setattr("dpconvex.privacy.certificate.follows", lambda claim, proven: True)
     else:
         monkeypatch.setattr(Certificate, "term", lambda self, name, *facts, **more: self.noise[name])
     certificate = first_of(mechanism)
@@ -291,7 +291,7 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
             ("scale", term["scale"] / 2),
             ("sensitivity", 0.99 * term["sensitivity"]),
             ("releases", 4 * term["releases"]),
-            ("bound", 1.01 * term["bound"]),
+            ("record_bound", 1.01 * term["record_bound"]),
             ("kind", "mean"),
         ):
             forged = copy.deepcopy(tree)

@@ -8,21 +8,20 @@ import pytest
 from coupled_runs import differences, facts, pair
 
 from dpconvex.core import release
-from dpconvex.core.coordinates import RowLengths
-from dpconvex.core.queries import Query
+from dpconvex.core.queries import Query, Slope
+from dpconvex.core.records import RowNorms
 from dpconvex.core.release import Answers
-from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows
-from dpconvex.fit import config, private_fit
-from dpconvex.fit.levels import SeveralQuantiles
+from dpconvex.fit import constants, private_fit
+from dpconvex.fit.gradient_rounds import Rounds
 from dpconvex.fit.private_fit import PrivateFit
-from dpconvex.fit.rounds import Rounds
+from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball
 from dpconvex.privacy import CertificateError
 
 
 def sabotage_lengths(monkeypatch):
-    monkeypatch.setattr(RowLengths, "__call__", lambda self, block, w: np.full(len(block), 0.1))
+    monkeypatch.setattr(RowNorms, "__call__", lambda self, block, w: np.full(len(block), 0.1))
 
 
 def sabotage_moments(monkeypatch):
@@ -51,7 +50,7 @@ def sabotage_count(monkeypatch):
 
 def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
     """Geometry of rows that depend on all of them: replacing one exchanges many."""
-    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4, 4))
+    monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4, 4))
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
     other_X = X.copy()
@@ -120,7 +119,7 @@ def sabotage_bins(monkeypatch):
 
     def wider(self, name, kinds=("",), dimension=None):
         term = claim(self, name, kinds, dimension)
-        return Wider(term) if term.kind == "histogram" else term
+        return Wider(term) if term.query == "histogram" else term
 
     class Wider:
         """A term that is said to be for more columns than its noise was for."""
@@ -181,7 +180,7 @@ def sabotage_levels(monkeypatch):
 
 def sabotage_centres(monkeypatch):
     """Centre columns around where their numbers are, without noise."""
-    honest = private_fit.private_coordinates
+    honest = private_fit.release_coordinates
 
     def unpaid(rows, config, mass):
         found = honest(rows, config, mass)
@@ -190,7 +189,7 @@ def sabotage_centres(monkeypatch):
         matrix[1:, 0] -= 1e-3 * matrix[1:, 1:] @ total
         return replace(found, matrix=matrix)
 
-    monkeypatch.setattr(private_fit, "private_coordinates", unpaid)
+    monkeypatch.setattr(private_fit, "release_coordinates", unpaid)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ from coupled_runs import LOSSES, differences, facts, pair, problems, silent_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.coordinates import Coordinates, cancellation
-from dpconvex.core.queries import Query, largest_cancellation
-from dpconvex.core.release import Statistic
-from dpconvex.core.slopes import Factor, Slope
+from dpconvex.core.queries import Factor, Query, Slope, Statistic, largest_cancellation
+from dpconvex.core.records import Coordinates, cancellation
 from dpconvex.engine import MemoryRows
-from dpconvex.fit import config
+from dpconvex.fit import constants
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -58,7 +56,7 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     if cancellation(matrix) > largest_cancellation(bounds):  # refused: sums would lose their digits
         return
     phi = rng.normal(size=d + lead) / stretch
-    smooth = convolve(loss, LogisticKernel(), 0.3) if loss.kinks is not None else loss
+    smooth = convolve(loss, LogisticKernel(), 0.3) if loss.piecewise_linear is not None else loss
     ways = [Slope(smooth, weighting="weight"), Slope(smooth, weighting="square")]
     if loss.kind == "margin":
         ways.append(Slope(smooth, weighting="clip"))
@@ -79,8 +77,8 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
 
 def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
     """Geometry of a public part of the rows: the record that differs is in it, or not."""
-    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4, 4))
-    monkeypatch.setattr(config, "EARLY_ROWS", (5, 0.0))
+    monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4, 4))
+    monkeypatch.setattr(constants, "EARLY_ROWS", (5, 0.0))
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
     row_map, bounds, certificate = facts(
@@ -267,7 +265,7 @@ def test_logistic_sensitivity_is_attained():
 def test_second_moments_are_attained(factor, neighbors):
     """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2), or 1."""
     row_map, bounds, _ = facts(Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors)
-    frame = Coordinates(np.diag([1e3, 1e3]), 0, added_length=0.0)
+    frame = Coordinates(np.diag([1e3, 1e3]), 0, constant_norm=0.0)
     y = np.full(1, 1e3 if factor is not None and factor.kind == "slope" else 0.0)
     sums = []
     for row in ([1.0, 0.0], [0.0, 1.0]):

@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_auc_sensitivity import LOSSES, PLACES, SLOPES, Replay
 
-from dpconvex.core.queries import Query
-from dpconvex.core.release import Statistic
+from dpconvex.core.queries import Query, Statistic
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.engine.dask.table import DaskTable
-from dpconvex.engine.votes import Votes
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.losses import Logistic, PairLogistic
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
@@ -49,7 +48,7 @@ def test_coupled_descent_spends_at_most_the_budget(problem, void):
 
 def in_memory(y, votes):
     rows = MemoryRows(np.zeros((len(y), 1)), y, RowMap(1, 1.0), threads=1)
-    return rows if votes is None else rows.with_votes(votes)
+    return rows if votes is None else rows.with_row_weights(votes)
 
 
 def in_partitions(y, votes):
@@ -58,7 +57,7 @@ def in_partitions(y, votes):
         da.zeros((len(y), 1), chunks=(2, 1)), da.from_array(np.array(y), chunks=2), "test",
         clean=Clean(numbers_or_missing),
     )  # fmt: skip
-    return table.rows(RowMap(1, 1.0), votes=votes)
+    return table.rows(RowMap(1, 1.0), row_weights=votes)
 
 
 @pytest.mark.parametrize("engine", [in_memory, in_partitions])
@@ -73,7 +72,7 @@ def test_centred_counts_of_all_neighbours(level, people, engine):
         if people:  # of two rows each, the second of which is always valid
             y = np.ravel(np.column_stack([y, np.ones(len(y))]))
             tags = np.repeat(np.arange(len(y) // 2, dtype=np.uint64), 2)
-            votes = Votes(np.full(len(y), 0.5), len(y) // 2, tags)
+            votes = RowWeights(np.full(len(y), 0.5), len(y) // 2, tags)
         return engine(y, votes).counter(lambda y, w: y, level)(1.0)
 
     found = {y: count(np.array(y)) for y in itertools.product(kinds, repeat=records)}

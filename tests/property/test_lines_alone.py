@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.inputs import dask_files
-from dpconvex.inputs.delimited import LineProblem, fields_of
-from dpconvex.inputs.files import read_training_file
-from dpconvex.inputs.opening import open_table
-from dpconvex.inputs.schema import FileFormat
-from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.inputs import table_files
+from dpconvex.inputs.csv_reader import LineProblem, split_fields
+from dpconvex.inputs.schema import FileFormat, parse_schema
+from dpconvex.inputs.table_files import open_table, read_training_file
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
 NAMES = ["a", "b", "c"]
@@ -53,12 +51,12 @@ def test_a_file_is_its_lines_read_one_by_one(tmp_path_factory, lines, end):
 @given(st.lists(LINES, min_size=1, max_size=3), LINES, st.integers(0, 2))
 @PROFILE
 def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, odd, place):
-    """Blocks of one line, of all lines, and :func:`fields_of` agree, whatever stands beside a line."""
+    """Blocks of one line, of all lines, and :func:`split_fields` agree, whatever stands beside a line."""
     folder = tmp_path_factory.getbasetemp()
     lines.insert(place, odd)
     for line, row in zip(lines, cells(written(folder / "whole.csv", lines)), strict=True):
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        fields = fields_of(text, ",")
+        fields = split_fields(text, ",")
         problem = LineProblem(row[-1])
         assert (problem == LineProblem.BLANK) == (text == "")
         assert (problem == LineProblem.OPEN_QUOTE) == (fields is None)
@@ -90,7 +88,7 @@ def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
 
 @pytest.mark.parametrize("encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "utf_7", "unicode_escape", "idna"])
 def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
-    from dpconvex.inputs.errors import InputError
+    from dpconvex.inputs import InputError
 
     with pytest.raises(InputError, match="each line can be read by"):
         parse_schema({"features": {"a": [0, 1]}, "file": {"encoding": encoding}})
@@ -123,29 +121,29 @@ def test_a_stray_quote_changes_no_other_row(tmp_path, odd, place, ending):
 @pytest.mark.parametrize("odd", ATTACKS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_pieces_are_read_like_the_whole(tmp_path, monkeypatch, odd, encoding):
-    monkeypatch.setattr(dask_files, "FEWEST_BYTES", 100)
+    monkeypatch.setattr(table_files, "FEWEST_BYTES", 100)
     rows = [b"0.%03d,1,x%d" % (row, row) for row in range(100)]
     lines = [*rows[:50], odd, *rows[50:]]
     content = b"\n".join([b"a,y,note", *lines])
     if encoding == "utf-16":
         content = content.decode("utf-8", "replace").encode("utf-16")
     (tmp_path / "t.csv").write_bytes(content)
-    plan = dask_files.plan_pieces([tmp_path / "t.csv"], SCHEMA, 1200, 1)
+    plan = table_files.split_files([tmp_path / "t.csv"], SCHEMA, 1200, 1)
     assert len(plan.pieces) > 5
-    found = [dask_files.load_piece(piece, SCHEMA, None, ignored=True) for piece in plan.pieces]
+    found = [table_files.load_piece(piece, SCHEMA, None, ignored=True) for piece in plan.pieces]
     X, y = read(tmp_path / "t.csv")
     np.testing.assert_array_equal(np.concatenate([part["a"] for part in found]), X)
-    np.testing.assert_array_equal(np.concatenate([part[dask_files.TARGET] for part in found]), y)
+    np.testing.assert_array_equal(np.concatenate([part[table_files.TARGET] for part in found]), y)
 
 
 def test_blocks_end_with_lines(tmp_path, monkeypatch):
     """Where a file is cut into blocks changes nothing, wherever a quote is open."""
-    from dpconvex.inputs import delimited
+    from dpconvex.inputs import csv_reader
 
     lines = [b'1,"x', b"\xef\xbb\xbf2,y", b"", b"3,z" * 40, b'4,"a""b",']
     expected = cells(written(tmp_path / "t.csv", lines * 20))
     for size in (1, 7, 64, 1000):
-        monkeypatch.setattr(delimited.line_blocks, "__defaults__", (size,))
+        monkeypatch.setattr(csv_reader.read_line_blocks, "__defaults__", (size,))
         assert cells(tmp_path / "t.csv") == expected
 
 

@@ -94,7 +94,7 @@ def test_constants_are_attained(pair):
     loss, smooth = pair
     ends = smooth.slope_at(np.array([-1e6, 1e6]))
     assert np.isclose(np.max(np.abs(ends)), smooth.lipschitz, rtol=1e-14)
-    kinks = loss.kinks
+    kinks = loss.piecewise_linear
     bends = np.asarray(kinks.knots)[:, None]
     if not hasattr(smooth, "kernel"):
         middle = (np.asarray(kinks.slopes[:-1]) + np.asarray(kinks.slopes[1:])) / 2

@@ -16,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.core.coordinates import cancellation
-from dpconvex.core.queries import largest_cancellation, pack_symmetric
+from dpconvex.core.queries import Factor, Slope, largest_cancellation, pack_symmetric
+from dpconvex.core.records import cancellation
 from dpconvex.core.release import PrivateRows
-from dpconvex.core.slopes import Factor, Slope
 from dpconvex.engine import MemoryRows
 from dpconvex.fit.geometry import Frame, column_octaves
-from dpconvex.inputs.people import Records
+from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -54,7 +53,7 @@ class World:
 
     @classmethod
     def of(cls, estimator, n, d):
-        plan = estimator._plan(Records(n), d)
+        plan = estimator._plan(PrivacyUnit(n), d)
         bounds = plan.certificate.bounds
         return cls(bounds, plan.row_map, plan.target_shift, plan.target_scale)
 
@@ -375,7 +374,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
         n = data.draw(st.integers(1, 6))
         table = data.draw(st.lists(values, min_size=(n + 1) * (d + 1), max_size=(n + 1) * (d + 1)))
         table = np.array(table).reshape(n + 1, d + 1)
-        plan = estimator._plan(Records(n), d)
+        plan = estimator._plan(PrivacyUnit(n), d)
         world = World.of(estimator, n, d)
         lead = int(world.bounds.fit_intercept)
         rng = np.random.default_rng(data.draw(st.integers(0, 1000)))

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.engine import MemoryRows, RowMap, dense_rows
+from dpconvex.engine.summation import spread_indices
 from dpconvex.fit.config import plan_fit
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificate import Certificate, CertificateError
 
 
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])
@@ -22,7 +23,7 @@ def test_no_row_is_looked_at_twice(n):
     assert config.geometry_rows is not None
     rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
     for size in {config.geometry_rows, config.early_rows} - {None}:
-        for places in (rows.part(size).where.places(), rows.spread(n, size)):
+        for places in (rows.part(size).indices, spread_indices(n, size)):
             assert np.unique(places).size == places.size == size
             assert 0 <= places.min() <= places.max() < n
 
@@ -31,7 +32,7 @@ def test_parts_of_every_size_have_different_rows():
     for n in (*range(1, 60), 4096, 4159, 5000):
         rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
         for size in range(1, n + 1) if n < 60 else range(1, n + 1, 37):
-            for places in (rows.part(size).where.places() if size < n else None, rows.spread(n, size)):
+            for places in (rows.part(size).indices if size < n else None, spread_indices(n, size)):
                 assert places is None or np.unique(places).size == size
                 assert places is None or 0 <= places.min() <= places.max() < n
 
@@ -44,15 +45,15 @@ def test_a_part_of_a_private_number_of_rows_does_not_verify():
     forged = replace(certificate, parameters={**certificate.parameters, "fit": fit})
     forged = replace(forged, digest=forged._hash())
     # A row that comes first moves all others by one place.
-    shifted = {int(place) - 1 for place in MemoryRows.spread(1001, 10)}
-    assert len({*MemoryRows.spread(1000, 10).tolist()} & shifted) < 6
+    shifted = {int(place) - 1 for place in spread_indices(1001, 10)}
+    assert len({*spread_indices(1000, 10).tolist()} & shifted) < 6
     with pytest.raises(CertificateError):
         Certificate.from_json(json.dumps(forged._to_dict())).verify()
 
 
 def test_an_invalid_row_is_the_same_record_whatever_it_holds(monkeypatch):
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
+    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
     row_map = RowMap.from_bounds(2, (-1.0, 1.0))
     X, y = np.zeros((200, 2)), np.zeros(200)
     X[:2], y[:2] = [[np.nan, 1.0], [np.nan, -1.0]], np.nan

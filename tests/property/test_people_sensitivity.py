@@ -25,12 +25,18 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
-    scored_rows,
+    evaluation,
 )
-from dpconvex.engine import MemoryRows, RowMap, memory
-from dpconvex.engine.votes import Votes, at_most_each, person_tags, round_votes, share_votes
-from dpconvex.estimators import release as release_path
-from dpconvex.fit import config
+from dpconvex.engine import MemoryRows, RowMap, dense_rows
+from dpconvex.engine.row_weights import (
+    RowWeights,
+    equal_person_weights,
+    limit_rows_per_person,
+    person_tags,
+    round_to_grid,
+)
+from dpconvex.estimators import private_model as release_path
+from dpconvex.fit import constants
 from dpconvex.inputs import people
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
@@ -273,9 +279,9 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
     cast, binned = [], []
     for ids in (before, after):
         X = np.zeros((ids.size, 1))
-        cast.append(people.read_ballot(model, X, None, ids).votes(bounds).shares)
-        rows = scored_rows.ScoredRows(None, X, X[:, 0], people.read_people(ids, X, "it"))
-        binned.append(scored_rows._binned(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        cast.append(people.round_row_weights(people.read_row_weights(model, X, None, ids)[1], bounds).values)
+        rows = evaluation.ScoredRows(None, X, X[:, 0], people.read_people(ids, X, "it"))
+        binned.append(evaluation._binned(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]
@@ -285,8 +291,8 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
 @pytest.mark.parametrize("name", ["quantile", "logistic"])
 def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
     """Geometry and early steps on part of the people, whom nothing but their own identifiers choose."""
-    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4.0, 4.0))
-    monkeypatch.setattr(config, "EARLY_ROWS", (4.0, 0.0))
+    monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4.0, 4.0))
+    monkeypatch.setattr(constants, "EARLY_ROWS", (4.0, 0.0))
     for seed in range(15):
         first, second = neighbours(name, "replace_one", np.random.default_rng(seed), people_at_most=40)
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
@@ -295,8 +301,8 @@ def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["quantile", "logistic", "weighted classes"])
 def test_compiled_kernels_carry_votes(name, monkeypatch):
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
+    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
     for seed in range(10):
         first, second = neighbours(name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60)
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
@@ -324,11 +330,11 @@ def test_forgotten_rows_are_caught(name, rows, monkeypatch):
     assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING
 
     def forgetful(shares, most_records):
-        rounded = round_votes(shares, most_records)
+        rounded = round_to_grid(shares, most_records)
         rounded[np.argsort(rounded)[:rows]] = 1.0
         return rounded
 
-    monkeypatch.setattr(people, "round_votes", forgetful)
+    monkeypatch.setattr(people, "round_to_grid", forgetful)
     assert worst_spent(name, monkeypatch, range(3)) > 1.3
 
 
@@ -336,10 +342,10 @@ def counted_in_part(table, records):
     """Return how many votes each first column has among the people of a part."""
     X, y, names, _ = table
     tags = person_tags(names)
-    count, shares = share_votes(tags)
-    ballot = Votes(round_votes(shares, count), count, tags)
-    rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, votes=ballot).part(records)
-    (found,) = rows.sum_votes(lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),))
+    count, shares = equal_person_weights(tags)
+    ballot = RowWeights(round_to_grid(shares, count), count, tags)
+    rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, row_weights=ballot).part(records)
+    (found,) = rows.sum_weighted(lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),))
     return found
 
 
@@ -352,7 +358,7 @@ def furthest_in_part():
 def test_a_part_by_rows_would_be_caught(monkeypatch):
     """The first rows of a table, or every so many of them, are others when a person has more rows than before."""
     assert 1 <= furthest_in_part() <= math.sqrt(2)
-    monkeypatch.setattr(Votes, "in_part", lambda self, records: np.arange(min(self.shares.size, 20)))
+    monkeypatch.setattr(RowWeights, "rows_in_part", lambda self, records: np.arange(min(self.values.size, 20)))
     assert furthest_in_part() > 2
 
 
@@ -371,8 +377,8 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
     def objective(chosen, divisor=3):
         X, y, names, _ = joined([persons[i] for i in chosen], chosen)
         tags = person_tags(names)
-        count, shares = share_votes(tags)
-        rows = MemoryRows(X, 2 * y - 1, row_map, threads=1, votes=Votes(round_votes(shares, 3), count, tags))
+        count, shares = equal_person_weights(tags)
+        rows = MemoryRows(X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_to_grid(shares, 3), count, tags))
         return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
 
     moved = 3 * (objective([0, 1, 2]).gradient(theta) - objective([0, 1, 3]).gradient(theta))
@@ -386,24 +392,24 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
 @settings(max_examples=200, derandomize=True, deadline=None)
 def test_votes_of_everybody_sum_to_one_at_most(names, each):
     tags = person_tags(np.array(names))
-    count, shares = share_votes(tags)
+    count, shares = equal_person_weights(tags)
     assert count == len(set(names))
-    rounded = round_votes(shares, count)
-    chosen = at_most_each(tags, each)
+    rounded = round_to_grid(shares, count)
+    chosen = limit_rows_per_person(tags, each)
     for name in set(names):
         own = np.array(names) == name
         assert 1 - 1e-9 <= math.fsum(rounded[own]) <= 1
         assert chosen[own].sum() == min(each, own.sum())
     # Which of somebody's rows are chosen does not depend on anybody else.
     alone = np.flatnonzero(np.array(names) == names[0])
-    assert np.array_equal(chosen[alone], at_most_each(tags[alone], each))
+    assert np.array_equal(chosen[alone], limit_rows_per_person(tags[alone], each))
 
 
 def test_sums_of_votes_are_exact_in_any_order():
     rng = np.random.default_rng(0)
     tags = person_tags(rng.integers(0, 30_000, 200_000))
-    count, shares = share_votes(tags)
-    rounded = round_votes(shares, count)
+    count, shares = equal_person_weights(tags)
+    rounded = round_to_grid(shares, count)
     exact = math.fsum(rounded)
     assert exact == rounded.sum() == np.cumsum(rounded)[-1] == rounded[::-1] @ np.ones(200_000)
     assert shares.sum() != exact  # what rounding is for
@@ -414,12 +420,12 @@ def test_people_are_partitioned_and_drawn_one_by_one():
     rng = np.random.default_rng(0)
     names = rng.integers(0, 50, 400)
     tags = person_tags(names)
-    count, shares = share_votes(tags)
+    count, shares = equal_person_weights(tags)
     weights = rng.choice([0.0, 0.5, 1.0], 400)
-    ballot = Votes(round_votes(shares * weights, count), count, tags)
+    ballot = RowWeights(round_to_grid(shares * weights, count), count, tags)
     order = rng.permutation(count)
-    parts = [ballot.rows_of(part) for part in np.array_split(order, 7)]
-    assert sorted(np.concatenate(parts)) == np.flatnonzero(ballot.shares > 0).tolist()
+    parts = [ballot.rows_of_people(part) for part in np.array_split(order, 7)]
+    assert sorted(np.concatenate(parts)) == np.flatnonzero(ballot.values > 0).tolist()
     people_of = [set(names[part]) for part in parts]
     assert sum(map(len, people_of)) == len(set().union(*people_of))
     total = np.zeros(400)
@@ -430,8 +436,8 @@ def test_people_are_partitioned_and_drawn_one_by_one():
         assert shares_drawn.max() <= 1
         total[rows] += shares_drawn
     # On average every row counts for its vote: within six standard errors, 1e-6 over all of them.
-    error = np.sqrt(np.maximum(ballot.shares, 1e-3) / 4000)
-    assert (np.abs(total / 4000 - ballot.shares) < 6 * error).all()
+    error = np.sqrt(np.maximum(ballot.values, 1e-3) / 4000)
+    assert (np.abs(total / 4000 - ballot.values) < 6 * error).all()
 
 
 def test_tags_are_spread_evenly_and_follow_from_the_identifier_alone():

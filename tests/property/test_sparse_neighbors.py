@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpconvex.core.coordinates import Coordinates, cancellation
-from dpconvex.core.queries import Query, largest_cancellation, pack_symmetric
-from dpconvex.core.release import Statistic
-from dpconvex.core.slopes import Slope
+from dpconvex.core.queries import Query, Slope, Statistic, largest_cancellation, pack_symmetric
+from dpconvex.core.records import Coordinates, cancellation
 from dpconvex.engine import RowMap
-from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.privacy import LinearBounds
 from dpconvex.smoothing import LogisticKernel, convolve

@@ -12,11 +12,11 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.engine import mapping
-from dpconvex.engine.array_rows import ArrayRows
-from dpconvex.engine.blocks import row_margins
+from dpconvex.engine import dense_kernels
+from dpconvex.engine.block_products import row_margins
+from dpconvex.engine.dense_rows import ArrayRows
 
-_PRODUCTS, _COUNTER = mapping.row_products, ArrayRows.counter
+_PRODUCTS, _COUNTER = dense_kernels.row_products, ArrayRows.counter
 
 
 class Deaf:

@@ -12,7 +12,7 @@ import dpconvex as dp
 from dpconvex.evaluation import private_score
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import ExponentialMechanism, NoisyGradientDescent, NoisySGD, PhasedERM, PhasedSGD
-from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
+from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.selection import DPSelect
 

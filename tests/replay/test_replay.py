@@ -15,8 +15,8 @@ from neighbours import Family
 from replaying import Replay, cells, pairs_of, seeds_of
 from transcript import ROUNDING, Transcript, listening
 
-from dpconvex.engine import memory, summation_order
-from dpconvex.fit import config, geometry
+from dpconvex.engine import dense_rows, summation
+from dpconvex.fit import constants
 
 CELLS = list(cells())
 EACH = 3  # neighbours of one table
@@ -60,8 +60,8 @@ DESCENTS = ["DPQuantileRegressor-gradient", "DPLogisticRegression-gradient", "DP
 @pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-late", "DPLinearSVC-output"])
 def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
     """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows go through."""
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation, "BLOCK_BYTES", 1)
     for relation in RELATIONS:
         replay(name, relation, variant, tables=1, each=2, sizes=(65, 100, 130))
 
@@ -70,9 +70,9 @@ def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
 @pytest.mark.parametrize("name", DESCENTS)
 def test_parts_of_the_rows_keep_to_it(name, variant, monkeypatch):
     """Geometry and early steps on some rows, or people: the record that differs is among them, or not."""
-    monkeypatch.setattr(config, "GEOMETRY_ROWS", (6.0, 6.0))
-    monkeypatch.setattr(config, "EARLY_ROWS", (6.0, 0.0))
-    monkeypatch.setattr(geometry, "LONGER_ROWS", 5.0)  # a bound stands for lengths
+    monkeypatch.setattr(constants, "GEOMETRY_ROWS", (6.0, 6.0))
+    monkeypatch.setattr(constants, "EARLY_ROWS", (6.0, 0.0))
+    monkeypatch.setattr(constants, "NORM_SLACK", 5.0)  # a bound stands for lengths
     replay(name, REPLACE, variant, tables=2, each=4, sizes=(12, 13, 24))
 
 

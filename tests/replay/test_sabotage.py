@@ -7,11 +7,11 @@ from replaying import Replay
 
 from dpconvex.core import choices, perturbed_minimiser
 from dpconvex.core.queries import Query
-from dpconvex.engine import mapping, votes
+from dpconvex.engine import dense_kernels, row_weights
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.inputs import people
-from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.mechanisms.output_perturbation import OutputPerturbation
+from dpconvex.privacy.bounds import Bounds
 
 
 def is_caught(name, relation, variant="rows", tables=12, on_edge=False):
@@ -66,14 +66,14 @@ def test_half_a_clip_is_caught(name, sabotage, monkeypatch):
 def test_one_product_as_of_blas_is_caught(name, monkeypatch):
     """Rows of an incomplete group of four are summed in another order, as products of matrices do on many machines."""
     assert not is_caught(name, ADD, tables=2, on_edge=True)
-    honest = mapping.row_products
+    honest = dense_kernels.vector_products
 
     def in_groups(block, theta, out):
         honest(block, theta, out)
         whole = len(block) - len(block) % 4
         honest(np.ascontiguousarray(block[whole:, ::-1]), theta[::-1].copy(), out[whole:])
 
-    monkeypatch.setattr(mapping, "row_products", in_groups)
+    monkeypatch.setattr(dense_kernels, "vector_products", in_groups)
     assert is_caught(name, ADD, tables=40, on_edge=True)
 
 
@@ -139,15 +139,15 @@ def spread_of_one(monkeypatch):
     monkeypatch.setattr(choices, "loss_spread", lambda bounds: honest(bounds) // 2)
 
 
-def whole_votes(monkeypatch):
+def whole_weights(monkeypatch):
     """Let every row of a person count as a whole person."""
-    honest = votes.share_votes
+    honest = row_weights.equal_person_weights
 
     def generous(*arguments):
         count, shares = honest(*arguments)
         return count, np.ones_like(shares)
 
-    monkeypatch.setattr(people, "share_votes", generous)
+    monkeypatch.setattr(people, "equal_person_weights", generous)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def whole_votes(monkeypatch):
         ("DPLogisticRegression-gradient", ADD, "rows", divide_by_the_rows),
         ("DPQuantileRegressor-phased-erm", ADD, "rows", share_phases),
         ("ExponentialMechanism-absolute", ADD, "rows", spread_of_one),
-        ("DPQuantileRegressor-gradient", ADD, "people", whole_votes),
+        ("DPQuantileRegressor-gradient", ADD, "people", whole_weights),
     ],
 )
 def test_sabotage_is_caught(name, relation, variant, sabotage, monkeypatch):

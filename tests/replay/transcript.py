@@ -25,21 +25,21 @@ from unittest import mock
 import numpy as np
 
 from dpconvex.core import choices, perturbed_minimiser
-from dpconvex.estimators import release as release_path
-from dpconvex.mechanisms import stochastic, stochastic_loop
+from dpconvex.estimators import private_model as release_path
+from dpconvex.mechanisms import dp_sgd
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import gaussian_mu, grid_of
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, covered_epsilon
 from dpconvex.privacy.noise import NoiseSource, Words, on_grid
+from dpconvex.solvers import sgd_loops
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
 GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
 
 _CHOOSE, _BELOW = choices.choose_index, Words.below
 _SOLVE, _RELEASE = perturbed_minimiser.certified_point, PrivateMechanism.release
-_TAKE, _STRUCTURED = stochastic._Run._take, stochastic.descend_on_batches
-_DRAW, _MEMBERS = stochastic_loop.draw_batches, stochastic_loop.batch_members
+_TAKE, _STRUCTURED = dp_sgd._Run._take, dp_sgd.descend_on_batches
+_DRAW, _MEMBERS = sgd_loops.draw_batches, sgd_loops.batch_members
 
 
 @dataclass
@@ -222,13 +222,9 @@ class Transcript:
 
 def _determinant(bounds: Any) -> float:
     """Return by how much the logarithm of the Hessian's determinant may differ, by the theorem that is stated."""
-    kappa = bounds.curvature_ratio
-    if isinstance(bounds, PairwiseBounds):
-        rank = bounds.dimension
-    elif bounds._mixed:
-        rank, kappa = bounds._mixed_rank, bounds.rows_per_person * kappa
-    else:
-        return float(bounds.rank * math.log1p(kappa))
+    if bounds._trace_form is None:
+        return float(bounds.rank * math.log1p(bounds.curvature_ratio))
+    _, kappa, _, _, rank = bounds._trace_form
     return rank * math.log1p(kappa / rank)
 
 
@@ -247,10 +243,10 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a third of the time.
         (release_path, "warn_of_cost", lambda certificate: None),
-        (stochastic._Run, "_take", lambda run, steps, total: heard.take(run, steps, total)),
-        (stochastic, "descend_on_batches", heard.structured),
-        (stochastic_loop, "draw_batches", heard.draw_batches),
-        (stochastic_loop, "batch_members", heard.batch_members),
+        (dp_sgd._Run, "_take", lambda run, steps, total: heard.take(run, steps, total)),
+        (dp_sgd, "descend_on_batches", heard.structured),
+        (sgd_loops, "draw_batches", heard.draw_batches),
+        (sgd_loops, "batch_members", heard.batch_members),
     ]  # fmt: skip
     with ExitStack() as stack:
         for owner, name, hook in hooks:

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 import dpconvex
-from dpconvex.inputs.errors import InputError
+from dpconvex.inputs import InputError
 from dpconvex.inputs.release_file import FIELDS, ReleaseFacts, parse_release, read_release
 from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, GaussianDP, Ledger
 from dpconvex.reports import render_report
-from dpconvex.reports.nist import YOURS, answers
-from dpconvex.reports.officer import sharper, unit_of
-from dpconvex.reports.registry import registry_entry, write_registry_entry
+from dpconvex.reports.facts import gaussian_guarantee
+from dpconvex.reports.nist_registry import YOURS, nist_answers, registry_entry, write_registry_entry
+from dpconvex.reports.wording import name_unit
 
 RELEASE = ReleaseFacts(**{name: f"answer about {name}" for name in FIELDS if name != "unit"})
 
@@ -48,13 +48,13 @@ def test_missing_answers_are_shown_as_missing_and_given_ones_as_given():
 
 def test_the_sharper_promise_is_shown_beside_the_claim():
     model = fitted(epsilon=1.0)
-    mu = sharper(model.certificate_).mu
+    mu = gaussian_guarantee(model.certificate_).mu
     assert GaussianDP(mu).delta(1.0) == pytest.approx(1e-6, rel=0.01)
     text = words(render_report(model))
     assert "73.1 %" in text
     assert f"{100 * (1 + GaussianDP(mu).delta(0.0)) / 2:.1f} %" in text
     gaussian = fitted(mu=0.5)
-    assert sharper(gaussian.certificate_) is None
+    assert gaussian_guarantee(gaussian.certificate_) is None
     assert "by the mechanism itself" not in words(render_report(gaussian))
 
 
@@ -67,23 +67,23 @@ def test_the_ledger_takes_the_place_of_the_red_box(tmp_path):
 
 def test_the_unit_is_in_the_users_word():
     certificate = fitted().certificate_
-    assert unit_of(certificate, ReleaseFacts()) == "record"
-    assert unit_of(certificate, ReleaseFacts(unit="patient")) == "row of a patient"
+    assert name_unit(certificate, ReleaseFacts()) == "record"
+    assert name_unit(certificate, ReleaseFacts(unit="patient")) == "row of a patient"
 
 
 def test_every_question_of_nist_is_answered_or_named_as_yours():
     certificate = fitted().certificate_
-    found = answers(certificate, ReleaseFacts(), kept_ledger=False)
+    found = nist_answers(certificate, ReleaseFacts(), has_ledger=False)
     assert {item.layer for item in found} == {
         "Guarantee", "Algorithms and utility", "Implementation", "Trust and security", "Data collection",
     }  # fmt: skip
     assert all(item.answer.strip() for item in found)
     opened = {item.question for item in found if item.open}
-    answered = {item.question for item in answers(certificate, RELEASE, True) if item.open}
+    answered = {item.question for item in nist_answers(certificate, RELEASE, True) if item.open}
     assert answered < opened
     assert any(item.answer.startswith(YOURS) for item in found)
     loose = dpconvex.DPLogisticRegression(epsilon=1.0, delta=0.03).certify(50, 2)
-    hazard = {item.question: item.answer for item in answers(loose, RELEASE, True)}
+    hazard = {item.question: item.answer for item in nist_answers(loose, RELEASE, True)}
     assert "not smaller than that" in hazard["Hazard: a large delta"]
 
 

@@ -6,10 +6,9 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.fit.constants import SHARES
-from dpconvex.reports.certificate_words import describe_release
-from dpconvex.reports.content import noise_rows, value_heading
-from dpconvex.reports.officer import method
+from dpconvex.reports.facts import value_heading
 from dpconvex.reports.summary import WIDTH, shown, shown_names
+from dpconvex.reports.wording import describe_method, describe_quantity
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
 
@@ -80,9 +79,9 @@ def test_every_release_of_a_fit_has_words():
     certificates = [model.certify(100_000, 3) for model in models]
     names = {name for certificate in certificates for name in certificate.noise}
     assert names >= {*SHARES, "gradients", "curvature", "late gradients", "mean row", "scores"}
-    assert [name for name in names if describe_release(name) == name] == []
+    assert [name for name in names if describe_quantity(name) == name] == []
     for certificate in certificates:
-        assert len({row["what"] for row in noise_rows(certificate)}) == len(certificate.noise)
-    assert ["How certain" in method(certificate) for certificate in certificates] == [
+        assert len({describe_quantity(name) for name in certificate.noise}) == len(certificate.noise)
+    assert ["The certainty" in describe_method(certificate) for certificate in certificates] == [
         True, False, False, False,
     ]  # fmt: skip

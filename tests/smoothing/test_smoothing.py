@@ -90,7 +90,7 @@ def test_convolution_is_the_expectation(loss, name):
     with mpmath.workdps(30):
         for u, h in [(0.0, 0.25), (0.3, 0.25), (1.0625, 0.125), (-1.4, 2.0), (0.7, 1e-3)]:
             smooth = convolve(loss, KERNELS[name], h)
-            exact = expectation(ORACLES[loss], loss.kinks.knots, name, u, h)
+            exact = expectation(ORACLES[loss], loss.piecewise_linear.knots, name, u, h)
             assert smooth.value_at(np.float64(u)) == pytest.approx(float(exact), rel=1e-12, abs=1e-26)
 
 
@@ -125,7 +125,7 @@ def test_convolved_derivatives_in_z(loss, name):
 @pytest.mark.parametrize("loss", KINKED_LOSSES, ids=repr)
 def test_convolution_constants_hold_and_are_attained(loss, name, bandwidth):
     kernel = KERNELS[name]
-    smooth, kinks = convolve(loss, kernel, bandwidth), loss.kinks
+    smooth, kinks = convolve(loss, kernel, bandwidth), loss.piecewise_linear
     u = np.unique(np.concatenate([np.linspace(-8, 8, 20001), kinks.knots]))
     above = smooth.value_at(u) - loss.value_at(u)
     assert np.all(above >= 0)
@@ -207,7 +207,7 @@ def test_convolving_twice_is_refused():
 @pytest.mark.parametrize("smoothness", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("loss", KINKED_LOSSES, ids=repr)
 def test_moreau_is_the_infimum(loss, smoothness):
-    envelope, kinks = moreau(loss, smoothness), loss.kinks
+    envelope, kinks = moreau(loss, smoothness), loss.piecewise_linear
     u = np.linspace(-9.9, 10.1, 201)[:, None]
     grid = np.linspace(-30, 30, 6001)[None, :]
     # The minimiser is a knot, or a point where some slope balances the parabola.

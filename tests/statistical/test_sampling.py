@@ -16,9 +16,9 @@ from scipy import stats
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute
 from dpconvex.mechanisms import NoisySGD
-from dpconvex.mechanisms import stochastic_loop as loop
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, LinearBounds
+from dpconvex.solvers import sgd_loops as loop
 
 LEVEL = 1e-8
 

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption
-from dpconvex.cli.screen import console, print_json
-from dpconvex.inputs.errors import InputError
+from dpconvex.cli.output import console, print_json, reports_errors
+from dpconvex.inputs import InputError
 
 app = typer.Typer(add_completion=False)
 

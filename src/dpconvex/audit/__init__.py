@@ -1,24 +1,21 @@
 """Audits: attacks that try to refute a privacy claim, and the bound on epsilon they prove."""
 
-from dpconvex.audit.attacks import Claim, audit
-from dpconvex.audit.confidence import (
+from dpconvex.audit.attacks import (
+    AuditResult,
+    Claim,
+    TradeoffCurve,
+    audit,
     clopper_pearson_lower,
     clopper_pearson_upper,
     epsilon_from_probabilities,
     epsilon_lower_bound,
 )
-from dpconvex.audit.estimator import audit_estimator
-from dpconvex.audit.neighbors import NeighborPair, neighbor_pairs, person_pairs
-from dpconvex.audit.result import AuditResult, TradeoffCurve
-from dpconvex.audit.scalar import GaussianRelease, LaplaceRelease, PerturbedObjective, likelihood_ratio
+from dpconvex.audit.estimators import NeighborPair, audit_estimator, neighbor_pairs, person_pairs
 
 __all__ = [
     "AuditResult",
     "Claim",
-    "GaussianRelease",
-    "LaplaceRelease",
     "NeighborPair",
-    "PerturbedObjective",
     "TradeoffCurve",
     "audit",
     "audit_estimator",
@@ -26,7 +23,6 @@ __all__ = [
     "clopper_pearson_upper",
     "epsilon_from_probabilities",
     "epsilon_lower_bound",
-    "likelihood_ratio",
     "neighbor_pairs",
     "person_pairs",
 ]

@@ -1,41 +1,335 @@
-"""Attack a mechanism on two neighbouring data sets and bound its epsilon from below.
+"""Attacks on a mechanism: run it on two neighbouring data sets and bound its epsilon from below.
 
-An audit never proves privacy; it refutes false claims. It picks on some runs the event that tells
-the two data sets apart best and counts that event on fresh runs. If the resulting lower bound
-exceeds the claim, the claim is false with the stated confidence.
+An audit never proves privacy; it refutes false claims. On some runs it chooses the event that tells the two data sets
+apart best, and counts that event on fresh runs. Limits are exact (Clopper-Pearson) and hold for any distribution: a
+bound above the claim refutes it with the stated confidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
-from dpconvex.audit.confidence import (
-    DEFAULT_CONFIDENCE,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    epsilon_from_probabilities,
-)
-from dpconvex.audit.result import AuditResult, TradeoffCurve
-from dpconvex.audit.statistics import Statistic, custom_statistic, fitted_statistics
 from dpconvex.types import Array
 
 Sampler = Callable[[int, np.random.Generator], ArrayLike]
+Statistic = Callable[[Array], Array]
 
-# Where the profile of a claim is looked at besides its own delta. No price is paid for their
-# number: the two confidence limits of one event hold at every delta at once.
+DEFAULT_CONFIDENCE = 1.0 - 1e-6
+# Deltas at which a claimed profile is tested besides its own. Their number costs nothing: the two confidence limits of
+# one event hold at every delta at once.
 _PROFILE_DELTAS = np.concatenate([np.logspace(-9.0, -2.0, 15), [0.03, 0.1, 0.2]])
 _THRESHOLDS = 600
-_CAUTION = 2.0
-_ENOUGH = 200_000  # outputs to judge the size of a visible defect by
+_CAUTION = 2.0  # standard errors by which selection runs are distrusted
+_DEFECT_RUNS = 200_000  # outputs to judge the size of a detectable defect by
+_MOST_COORDINATES = 6  # of an output that are tested one by one: those that differ most on the selection runs
+
+
+def _checked_counts(name: str, successes: ArrayLike, trials: int, error: float) -> NDArray[np.float64]:
+    """Return the counts as floats, or raise if they or the error are impossible."""
+    if not 0.0 < error < 0.5:
+        raise ValueError(f"The 'error' parameter of {name} must be in (0, 0.5). Got {error!r} instead.")
+    count = np.asarray(successes, dtype=np.float64)
+    if trials < 1:
+        raise ValueError(f"The 'trials' parameter of {name} must be at least 1. Got {trials} instead.")
+    if np.any(~((count >= 0) & (count <= trials))):
+        raise ValueError(
+            f"The 'successes' parameter of {name} must be between 0 and trials={trials}. "
+            "Got a count outside this range instead."
+        )
+    return count
+
+
+def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Array:
+    """Lower confidence limit of a binomial probability, exceeded with probability at most error.
+
+    ``p_lo`` solves ``P(Binomial(trials, p_lo) >= successes) = error``, and is 0 for no success.
+
+    Parameters
+    ----------
+    successes : int or array of int
+        Number of times the event was seen.
+    trials : int
+        Number of independent runs.
+    error : float
+        Probability that the limit lies above the true probability, at most.
+
+    Examples
+    --------
+    >>> round(float(clopper_pearson_lower(10, 10, 0.05)), 6)
+    0.741134
+    """
+    count = _checked_counts("clopper_pearson_lower", successes, trials, error)
+    # The guard keeps the beta parameters positive; its value is replaced by the exact limit 0.
+    limit = betaincinv(np.maximum(count, 0.5), trials - count + 1.0, error)
+    return np.where(count > 0, limit, 0.0)[()]
+
+
+def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Array:
+    """Upper confidence limit of a binomial probability, below it with probability at most error.
+
+    ``p_hi`` solves ``P(Binomial(trials, p_hi) <= successes) = error``, and is 1 for no failure.
+    Parameters are those of :func:`clopper_pearson_lower`.
+
+    Examples
+    --------
+    >>> round(float(clopper_pearson_upper(0, 10, 0.05)), 6)
+    0.258866
+    """
+    count = _checked_counts("clopper_pearson_upper", successes, trials, error)
+    # 1 - lower(failures) would lose all digits of a tiny limit: invert directly.
+    limit = betaincinv(count + 1.0, np.maximum(trials - count, 0.5), 1.0 - error)
+    return np.where(count < trials, limit, 1.0)[()]
+
+
+def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayLike) -> Array:
+    """Smallest epsilon that allows an event of these two probabilities at this delta.
+
+    ``epsilon = max(0, log((likely - delta) / rare))``: (epsilon, delta) privacy demands
+    ``likely <= exp(epsilon) rare + delta``.
+
+    Parameters
+    ----------
+    likely, rare : float or array
+        (A lower bound on) the probability of the event on one data set, and (an upper bound on)
+        its probability on the neighbour.
+    delta : float or array
+        The delta at which epsilon is asked for.
+
+    Examples
+    --------
+    >>> round(float(epsilon_from_probabilities(0.5, 0.25, 0.0)), 6)
+    0.693147
+    """
+    surplus = np.asarray(likely, dtype=np.float64) - np.asarray(delta, dtype=np.float64)
+    rare = np.asarray(rare, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.log(np.maximum(surplus, 0.0)) - np.log(rare)
+    return np.where(surplus > 0, np.maximum(bound, 0.0), 0.0)[()]
+
+
+def epsilon_lower_bound(
+    likely_hits: ArrayLike,
+    likely_runs: int,
+    rare_hits: ArrayLike,
+    rare_runs: int,
+    delta: float,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Array:
+    """Lower confidence bound on epsilon from the counts of one event fixed beforehand.
+
+    ``epsilon_lb = log((p_lo - delta) / q_hi)``, floored at 0, with Clopper-Pearson limits at
+    ``(1 - confidence) / 2`` each side.
+
+    Parameters
+    ----------
+    likely_hits, likely_runs : int
+        Times the event was seen, and runs, on the data set where it is likelier.
+    rare_hits, rare_runs : int
+        The same on the neighbouring data set.
+    delta : float
+        The claimed delta.
+    confidence : float, default=1 - 1e-6
+        Probability that the bound does not exceed the true epsilon. The event must not depend on these runs.
+
+    Examples
+    --------
+    >>> round(float(epsilon_lower_bound(600, 1000, 100, 1000, 1e-5)), 4)
+    1.2257
+    """
+    error = 0.5 * (1.0 - confidence)
+    low = clopper_pearson_lower(likely_hits, likely_runs, error)
+    high = clopper_pearson_upper(rare_hits, rare_runs, error)
+    return epsilon_from_probabilities(low, high, delta)
+
+
+def lowest_bit(numbers: Array) -> Array:
+    """Return the exponent of the last binary digit that is set, 2000 for 0.
+
+    Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
+    digits tell which value was under it. On a public grid they do not depend on the value.
+
+    Examples
+    --------
+    >>> lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
+    [0.0, -2.0, 1.0, 2000.0]
+    """
+    fraction, exponent = np.frexp(np.asarray(numbers, dtype=np.float64))
+    digits = (fraction * 2.0**53).astype(np.int64)
+    last = np.frexp((digits & -digits).astype(np.float64))[1] - 1
+    return np.where(digits == 0, 2000, exponent - 53 + last).astype(np.float64)
+
+
+def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Statistic]:
+    """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too.
+
+    Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
+    """
+    project = _projection(first, second)
+    centre = float(np.median(np.concatenate([project(first), project(second)])))
+
+    def deviation(outputs: Array) -> Array:
+        # A record whose slope follows the sign of the noise shows in both tails at once.
+        return np.abs(project(outputs) - centre)
+
+    found: dict[str, Statistic] = {"projection": project, "deviation": deviation}
+    transforms: dict[str, Statistic] = {}
+    if first.ndim == 2 and first.shape[1] > 1:
+        transforms["number {}"] = np.asarray
+    if bits:
+        transforms["last bit of number {}"] = lowest_bit
+    for name, transform in transforms.items():
+        columns = [transform(outputs).reshape(len(outputs), -1).T for outputs in (first, second)]
+        distances = [_kolmogorov_distance(a, b) for a, b in zip(*columns, strict=True)]
+        for number in np.argsort(distances)[::-1][:_MOST_COORDINATES].tolist():
+            found[name.format(number)] = partial(_coordinate, transform, number)
+    return found
+
+
+def checked_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
+    """Return a statistic of the user's that is held to one number per run."""
+
+    def checked(outputs: Array) -> Array:
+        values = np.asarray(statistic(outputs), dtype=np.float64)
+        if values.shape != outputs.shape[:1]:
+            raise ValueError(
+                "The 'statistic' parameter of audit must return one number per run. "
+                f"Got shape {values.shape} for {outputs.shape[0]} runs instead."
+            )
+        return values
+
+    return checked
+
+
+def _projection(first: Array, second: Array) -> Statistic:
+    """Return the projection that separates normal outputs best if their coordinates are independent."""
+    if first.ndim == 1:
+        return np.asarray
+    gap = first.mean(axis=0) - second.mean(axis=0)
+    spread = np.sqrt(first.var(axis=0) + second.var(axis=0))
+    # Numbers without noise have no spread; they must not be lost, nor may rounding pass for a difference.
+    least = 1e-9 * np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0)) + 1e-300
+    spread = np.maximum(spread, least)
+    axis = gap / spread
+    length = float(np.linalg.norm(axis))
+    axis = axis / length if length > 0 else np.eye(len(gap))[0]
+    return lambda outputs: np.asarray((outputs / spread) @ axis, dtype=np.float64)
+
+
+def _coordinate(transform: Statistic, number: int, outputs: Array) -> Array:
+    """Return one coordinate of each output, transformed."""
+    return np.asarray(transform(outputs.reshape(len(outputs), -1)[:, number]))
+
+
+def _kolmogorov_distance(first: Array, second: Array) -> float:
+    """Return the largest distance of two empirical distribution functions."""
+    points = np.unique(np.concatenate([first, second]))
+    shares = (np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (first, second))
+    return float(np.abs(np.subtract(*shares)).max())
+
+
+@dataclass(frozen=True)
+class TradeoffCurve:
+    """Empirical errors of the threshold tests that tell the two data sets apart.
+
+    ``type_one`` is the rate of the event on the data set where it is rare, in increasing order, ``type_two`` that of
+    its absence where it is likely. Privacy keeps ``type_two >= claim.tradeoff(type_one)`` up to sampling error.
+    """
+
+    type_one: Array
+    type_two: Array
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Verdict of an audit with the counts it rests on.
+
+    Attributes
+    ----------
+    passed : bool
+        False when ``epsilon_lower_bound > epsilon``: the claim is refuted.
+    epsilon_lower_bound : float
+        Lower confidence bound on the true epsilon at ``delta``.
+    epsilon : float
+        The claimed epsilon at ``delta``.
+    delta : float
+        The point of the claimed profile that came closest to (or furthest beyond) refutation.
+    confidence : float
+        Probability that the lower bound is right, whatever the mechanism.
+    statistic : str
+        ``"projection"``, ``"deviation"`` (distance of the projection from its centre), ``"number 3"`` (the fourth
+        number of the output alone), ``"last bit of number 3"`` or ``"custom"``.
+    threshold : float
+        The event is ``statistic > threshold`` or ``statistic <= threshold``.
+    direction : str
+        ``"above"`` or ``"below"`` the threshold.
+    likely : str
+        ``"first"`` or ``"second"``: the data set on which the event is likelier.
+    likely_hits, rare_hits : int
+        Counts of the event on the evaluation runs of the two data sets.
+    runs : int
+        Evaluation runs per data set, which the bound rests on.
+    selection_runs : int
+        Runs per data set spent on choosing the event.
+    detectable_noise : float or None
+        Noise below this share of what was drawn would most likely have been refuted. 0 means missing noise only, None
+        that not even this is certain.
+    tradeoff : TradeoffCurve
+        Errors of all thresholds of the chosen statistic and direction.
+    """
+
+    passed: bool
+    epsilon_lower_bound: float
+    epsilon: float
+    delta: float
+    confidence: float
+    statistic: str
+    threshold: float
+    direction: str
+    likely: str
+    likely_hits: int
+    rare_hits: int
+    runs: int
+    selection_runs: int
+    detectable_noise: float | None
+    tradeoff: TradeoffCurve = field(repr=False, compare=False)
+
+    def summary(self) -> str:
+        """Readable account of the result, one fact per line."""
+        verdict = "consistent with the claim" if self.passed else "CLAIM REFUTED"
+        other = "second" if self.likely == "first" else "first"
+        lines = [
+            f"Privacy audit: {verdict}",
+            f"  claimed epsilon      {self.epsilon:.4g} at delta = {self.delta:.3g}",
+            f"  epsilon lower bound  {self.epsilon_lower_bound:.4g} "
+            f"(wrong with probability at most {1.0 - self.confidence:.1e})",
+            f"  event                {self.statistic} {self.direction} {self.threshold:.6g}",
+            f"  seen                 {self.likely_hits} times on the {self.likely} data set, "
+            f"{self.rare_hits} on the {other}",
+            f"  runs per data set    {self.runs} counted, {self.selection_runs} for selection",
+            f"  would have caught    {self.would_have_caught()}",
+        ]
+        return "\n".join(lines)
+
+    __str__ = summary
+
+    def would_have_caught(self) -> str:
+        """Return in words what size of defect this run could have seen."""
+        if self.detectable_noise is None:
+            return "no defect for certain: more runs see more"
+        if self.detectable_noise < 0.01:
+            return "missing noise only"
+        return f"noise below {self.detectable_noise:.2g} of what was drawn"
 
 
 class Claim(Protocol):
-    """What is audited: anything with a privacy profile (a guarantee or a certificate)."""
+    """Anything with a privacy profile: a guarantee or a certificate."""
 
     def epsilon(self, delta: float) -> float:
         """Smallest claimed epsilon at this delta, infinite if none is claimed."""
@@ -48,7 +342,7 @@ class Claim(Protocol):
 
 @dataclass(frozen=True)
 class _Event:
-    """One threshold event: which side of which threshold, and where it is likelier."""
+    """A threshold event: one side of a threshold, and the data set where it is likelier."""
 
     statistic: str
     threshold: float
@@ -61,7 +355,7 @@ class _Event:
 
 
 def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
-    """Points (epsilon, delta) of the claimed profile at which refutation is tried."""
+    """Return the points (epsilon, delta) of the claimed profile at which refutation is tried."""
     if delta is None:
         # A claim's own delta is what it still allows at an epsilon no one would call private.
         own = float(claim.delta(500.0))
@@ -84,7 +378,7 @@ def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
 
 
 def _excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
-    """Ratio of the lower bound to the claim on the profile: above 1 refutes."""
+    """Return the ratio of the lower bound to the claim on the profile, above 1 refutes, and the bound."""
     bound = epsilon_from_probabilities(np.asarray(low)[..., None], np.asarray(high)[..., None], deltas)
     return bound / np.maximum(epsilons, 1e-12), bound
 
@@ -92,7 +386,7 @@ def _excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> 
 def _select(
     statistic: str, first: Array, second: Array, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> tuple[float, _Event]:
-    """Best threshold, side and roles on the selection runs, and the ratio they promise."""
+    """Return the ratio that the best event promises on the selection runs, and the event."""
     runs = len(first)
     first, second = np.sort(first), np.sort(second)
     # Order statistics of each sample, denser in both tails, where small deltas are decided.
@@ -126,17 +420,17 @@ def _select(
             ratio = _excess(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
             index = int(np.argmax(ratio))
             if ratio[index] > best[0]:
-                place = _between(float(thresholds[index]), first, second)
-                best = (float(ratio[index]), _Event(statistic, place, above, likely_first))
+                threshold = _middle_of_gap(float(thresholds[index]), first, second)
+                best = (float(ratio[index]), _Event(statistic, threshold, above, likely_first))
     return best
 
 
-def _between(threshold: float, first: Array, second: Array) -> float:
+def _middle_of_gap(threshold: float, first: Array, second: Array) -> float:
     """Return the middle of the gap above a threshold: the same event on these sorted runs, a safer one on others."""
     above = [
-        float(values[place])
+        float(values[index])
         for values in (first, second)
-        if (place := int(np.searchsorted(values, threshold, side="right"))) < len(values)
+        if (index := int(np.searchsorted(values, threshold, side="right"))) < len(values)
     ]
     return threshold + (min(above) - threshold) / 2 if above else threshold
 
@@ -154,6 +448,7 @@ def _tradeoff(event: _Event, first: Array, second: Array) -> TradeoffCurve:
 
 
 def _draw(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
+    """Return the outputs of so many runs, or raise if they have another shape or are not finite."""
     outputs = np.asarray(sampler(count, rng), dtype=np.float64)
     if outputs.ndim not in (1, 2) or outputs.shape[0] != count:
         raise ValueError(
@@ -184,23 +479,20 @@ def audit(
 ) -> AuditResult:
     """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
 
-    ``epsilon_lb = log((p_lo - delta) / q_hi)`` for one event ``statistic > threshold`` (or
-    ``<=``), with Clopper-Pearson limits at ``(1 - confidence) / 2`` each side. Statistic,
-    threshold, side and the roles of the data sets are chosen on the first ``selection_share`` of
-    the runs, and the event is counted on the others only, so the choice costs no confidence. The
-    two limits hold at all deltas at once, so the whole claimed profile is tested for the price of
-    one point.
+    ``epsilon_lb = log((p_lo - delta) / q_hi)`` for one event ``statistic > threshold`` (or ``<=``), with
+    Clopper-Pearson limits at ``(1 - confidence) / 2`` each side. Statistic, threshold, side and the roles of the data
+    sets are chosen on the first ``selection_share`` of the runs. The event is counted on the others only, so the choice
+    costs no confidence. The limits hold at all deltas at once: the whole claimed profile is tested.
 
     Parameters
     ----------
     sample_first, sample_second : callable
-        ``sample(count, rng)`` returns ``count`` independent outputs of the mechanism, as an array
-        of shape (count,) or (count, k), on the first and on the second data set.
+        ``sample(count, rng)`` returns ``count`` independent outputs on this data set, of shape (count,) or (count, k).
     guarantee : PureDP, ApproxDP, GaussianDP or Certificate
         The claim: an object with ``epsilon(delta)`` and ``delta(epsilon)``.
     runs : int, default=100_000
-        Runs per data set, selection included. Half the noise of a Gaussian mechanism at (1, 1e-5)
-        is caught by 1e5 runs three times out of four, and by 2e5 nearly always.
+        Runs per data set, selection included. 1e5 runs catch half the noise of a Gaussian mechanism at (1, 1e-5) three
+        times out of four, 2e5 nearly always.
     delta : float, optional
         Audit at this delta alone; by default at the claim's own delta and along its profile.
     confidence : float, default=1 - 1e-6
@@ -208,9 +500,8 @@ def audit(
     rng : numpy Generator, int or None
         Randomness handed to the samplers.
     statistic : callable, optional
-        Maps outputs to one number per run, for instance an exact likelihood ratio. By default
-        vectors are projected on the difference of the means of the selection runs, and the
-        projection, its distance from the centre and the numbers that differ most are tried.
+        Maps outputs to one number per run, for instance an exact likelihood ratio. By default the projection on the
+        difference of means, its distance from the centre and the coordinates that differ most are tried.
     selection_share : float, default=0.2
         Share of the runs spent on choosing the event.
     bits : bool, default=False
@@ -223,10 +514,10 @@ def audit(
 
     Examples
     --------
-    >>> from dpconvex.audit import GaussianRelease, audit
+    >>> from dpconvex.audit import audit
     >>> from dpconvex.privacy import GaussianDP
     >>> for std in (2.0, 1.0):  # the right noise, and half of it
-    ...     pair = [GaussianRelease(center, std).sample for center in (0.0, 1.0)]
+    ...     pair = [lambda count, rng, mean=mean, std=std: rng.normal(mean, std, count) for mean in (0.0, 1.0)]
     ...     print(audit(*pair, GaussianDP(0.5), runs=20_000, rng=0).passed)
     True
     False
@@ -250,11 +541,11 @@ def audit(
         raise ValueError(
             f"The samplers of audit must return arrays of one shape. Got {first.shape} and {second.shape} instead."
         )
-    statistics: dict[str, Statistic]
+    statistics: dict[str, Statistic] = {}
     if statistic is None:
         statistics = fitted_statistics(first, second, bits)
     else:
-        statistics = {"custom": custom_statistic(statistic)}
+        statistics["custom"] = checked_statistic(statistic)
     event = max(
         (
             _select(name, function(first), function(second), evaluation_runs, error, profile)
@@ -288,29 +579,29 @@ def audit(
         rare_hits=rare,
         runs=evaluation_runs,
         selection_runs=selection_runs,
-        detectable_noise=_detectable(outputs, next(iter(statistics.values())), evaluation_runs, error, profile),
+        detectable_noise=_detectable_noise(outputs, next(iter(statistics.values())), evaluation_runs, error, profile),
         tradeoff=_tradeoff(event, first, second),
     )
 
 
-def _detectable(
+def _detectable_noise(
     outputs: list[Array], statistic: Statistic, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> float | None:
     """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
 
-    Outputs are drawn together around their medians by the factor, as less noise would; the event is then chosen and
-    judged as on selection runs, two standard errors to its disadvantage, and so are the medians: what may be luck is no
-    difference. None if not even outputs without noise would refute it.
+    Outputs are pulled towards their medians by the factor, as less noise would do. The event is chosen and judged as on
+    selection runs, two standard errors to its disadvantage, and so are the medians. None if not even outputs without
+    noise would refute the claim.
     """
-    first, second = (each[:_ENOUGH] for each in outputs)
+    first, second = (each[:_DEFECT_RUNS] for each in outputs)
     centre, other = np.median(first, axis=0), np.median(second, axis=0)
     luck = _CAUTION * np.sqrt(0.5 * np.pi * (first.var(axis=0) + second.var(axis=0)) / len(first))
     gap = other - centre
     pairs = (first, centre), (second, centre + np.sign(gap) * np.maximum(np.abs(gap) - luck, 0.0))
 
     def refutes(factor: float) -> bool:
-        nearer, farther = (statistic(place + factor * (each - np.median(each, axis=0))) for each, place in pairs)
-        return _select("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
+        pulled = (statistic(median + factor * (each - np.median(each, axis=0))) for each, median in pairs)
+        return _select("", *pulled, evaluation_runs, error, profile)[0] > 1.0
 
     if not refutes(0.0):
         return None

@@ -1,4 +1,4 @@
-"""The command line: one file per group of commands."""
+"""Command line: each file has the commands of its name; `options` and `output` are shared."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, score, split, studio
-from dpconvex.cli.errors import Interrupted, say_warning
+from dpconvex.cli import audit, bounds_split, demo_reproduce, fit, ledger, plan_studio, predict_score, verify_report
+from dpconvex.cli.output import Interrupted, say_warning
 
 app = typer.Typer(
     name="dpconvex",
@@ -19,29 +19,22 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # flows paragraphs, and shows [target] as it is
     pretty_exceptions_enable=False,  # a traceback can show data
 )
-fit.register_commands(app)
-models.register_commands(app)
-bounds.register_commands(app)
-split.register_commands(app)
-budget.register_commands(app)
-plan.register_commands(app)
-demo.register_commands(app)
-audit.register_commands(app)
-reproduce.register_commands(app)
-score.register_commands(app)
-studio.register_commands(app)
+for _command in (fit.fit, fit.certify, predict_score.predict, verify_report.verify, verify_report.report):
+    app.command()(_command)
+app.add_typer(bounds_split.bounds, name="bounds")
+app.command()(bounds_split.split)
+app.add_typer(ledger.ledger, name="ledger")
+for _command in (plan_studio.plan, demo_reproduce.demo, audit.audit):
+    app.command()(_command)
+app.command(context_settings=demo_reproduce.UNREAD)(demo_reproduce.reproduce)
+for _command in (predict_score.score, plan_studio.studio):
+    app.command()(_command)
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        Taken from the process by default.
-    """
+    """Run the command line with these arguments, by default those of the process, and exit."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a name of a column is no reason to fail
+        if hasattr(stream, "reconfigure"):  # a column's name is no reason to fail
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = say_warning

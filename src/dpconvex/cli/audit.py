@@ -1,32 +1,42 @@
-"""``dpconvex audit``: attack an estimator, or a mechanism of the user's own, and bound its epsilon."""
+"""``dpconvex audit``: attack an estimator on invented data, or a mechanism of the user's own, and bound its epsilon."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.errors import VERIFICATION
-from dpconvex.cli.fit import COLUMNS, ROWS, JsonOption, TaskOption
-from dpconvex.cli.options import Settings, with_model_options
-from dpconvex.cli.outputs import check_output
-from dpconvex.cli.screen import console, print_json
-from dpconvex.inputs.errors import InputError
+from dpconvex.cli.options import COLUMNS, ROWS, JsonOption, Settings, TaskOption, build, find_task, with_model_options
+from dpconvex.cli.output import VERIFICATION, check_output, console, print_json
+from dpconvex.inputs import InputError
 from dpconvex.whole_files import write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpconvex.audit import AuditResult
+    from dpconvex.privacy.certificate import Certificate
+    from dpconvex.privacy.guarantees import Guarantee
+    from dpconvex.types import Array
+
+    Sampler = Callable[[int, np.random.Generator], Array]
+    Attacks = dict[str, tuple[Sampler, Sampler]]  # by name, the runs on either data set
 
 FEWEST, MOST = 100, 1_000_000
 _BUDGET = {"epsilon", "delta", "mu"}
-
-
-def register_commands(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command("audit")(audit_command)
+_FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 
 
 @with_model_options
-def audit_command(
+def audit(
     settings: Settings,
     task: TaskOption = "quantile",
     sampler: Annotated[
@@ -49,8 +59,8 @@ def audit_command(
     """Attack a mechanism on neighbouring data sets and prove a lower bound on its epsilon.
 
     Runs it again and again on invented data, so it costs no budget. An audit never proves privacy:
-    it refutes false claims. Fits draw their noise as in earnest, whatever the seed, and every
-    released number is looked at. Exit code 4 if the claim is refuted.
+    it refutes false claims. Fits draw their noise as in production, whatever the seed, and every
+    released number is tested. Exit code 4 if the claim is refuted.
     """
     if not 0.5 < confidence < 1:
         raise InputError("The option --confidence must be a number between 0.5 and 1.")
@@ -60,41 +70,233 @@ def audit_command(
         check_output(plot, "plot")
     import numpy as np
 
-    from dpconvex.cli.attacks import (
-        Limits,
-        attacks_on_task,
-        own_sampler,
-        plain_results,
-        plot_tradeoffs,
-        run_attacks,
-        show_results,
-    )
+    from dpconvex.audit import audit as audit_samplers
     from dpconvex.inputs.settings import resolve_guarantee
 
     rng = np.random.default_rng(seed)
     if sampler is None:
-        certificate, attacks = attacks_on_task(task or "quantile", settings, n_samples, n_features, rng)
+        certificate, attacks = _attacks_on_task(task or "quantile", settings, n_samples, n_features, rng)
         guarantee = certificate.guarantee
-        # Where the certificate covers floating point, bits are no excuse.
+        # Where the certificate covers floating point, last binary digits are attacked too.
         bits = certificate.failure_probability is not None
     else:
         foreign = sorted(name for name in set(settings) - _BUDGET if settings[name] is not None)
         if foreign:
-            flag = "--" + foreign[0].replace("_", "-")
-            raise InputError(f"A sampler of your own has no option {flag}.")
-        budget = (settings["epsilon"], settings["delta"], settings["mu"])
-        guarantee = resolve_guarantee(*budget, owner="audit")
-        attacks, bits = {"sampler": own_sampler(sampler)}, False
-    limits = Limits(runs, seconds, confidence, bits)
-    results = run_attacks(attacks, guarantee, limits, rng, shown=not json_)
+            raise InputError(f"A sampler of your own has no option --{foreign[0].replace('_', '-')}.")
+        guarantee = resolve_guarantee(settings["epsilon"], settings["delta"], settings["mu"], owner="audit")
+        attacks, bits = {"sampler": _own_sampler(sampler)}, False
+    results = {}
+    # All attacks together are wrong at most as often as the confidence says.
+    each = 1 - (1 - confidence) / len(attacks)
+    with _progress_bar(seconds, shown=not json_) as tick:
+        for name, pair in attacks.items():
+            outputs = _run_for(pair, runs, seconds / len(attacks), rng, tick, name)
+            count = len(outputs[0])
+            if count < FEWEST:
+                raise InputError(
+                    f"The attack {name!r} made {count} runs in its share of the time, and needs {FEWEST}. Give "
+                    f"--seconds {math.ceil(seconds * FEWEST / max(count, 1) * 1.5)}, or fewer rows or columns."
+                )
+            replayed = map(_replay, outputs)
+            results[name] = audit_samplers(*replayed, guarantee, count, confidence=each, rng=rng, bits=bits)
+    passed = all(result.passed for result in results.values())
     worst = max(results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12))
     if plot is not None:
-        write_whole(plot, plot_tradeoffs(worst, guarantee).encode())
+        write_whole(plot, _plot_tradeoffs(worst, guarantee).encode())
     if json_:
-        print_json(plain_results(results, guarantee, confidence))
+        plain = {name: _plain_result(result) for name, result in results.items()}
+        print_json({"claim": guarantee.to_dict(), "confidence": confidence, "passed": passed, "attacks": plain})
     else:
-        show_results(results, guarantee, confidence)
+        _show_results(results, guarantee, confidence)
         if plot is not None:
             console().print(f"Trade-off curves written to {plot}", markup=False)
-    if not all(result.passed for result in results.values()):
+    if not passed:
         raise typer.Exit(VERIFICATION)
+
+
+def _attacks_on_task(
+    task: str, settings: Settings, rows: int, columns: int, rng: np.random.Generator
+) -> tuple[Certificate, Attacks]:
+    """Return the estimator's certificate, and for each attack the fits on its two invented data sets."""
+    import numpy as np
+
+    from dpconvex.audit import neighbor_pairs
+    from dpconvex.audit.estimators import fitted_outputs
+
+    labels = find_task(task).labels
+    if settings.get("classes") is not None:
+        raise InputError("The invented data have labels of their own: leave out --classes.")
+    more = {"feature_bounds": (-1.0, 1.0), "target_bounds": (-1.0, 1.0), **({"classes": [0, 1]} if labels else {})}
+    estimator = build(task, settings, **more)
+    X = rng.uniform(-1, 1, (rows, columns))
+    y = np.arange(rows) % 2 if labels else rng.uniform(-1, 1, rows)
+    targets = (0, 1) if labels else (-_FAR_TARGET, _FAR_TARGET)
+    certificate = estimator.certify(rows, columns)
+    pairs = neighbor_pairs(X, y, np.ones(columns), targets, certificate.neighbors)
+
+    def fits(data: tuple[Array, ...]) -> Sampler:
+        return lambda count, generator: fitted_outputs(estimator, data, count)
+
+    return certificate, {pair.name: (fits(pair.first), fits(pair.second)) for pair in pairs}
+
+
+def _own_sampler(path: str) -> tuple[Sampler, Sampler]:
+    """Return the user's function on each of the two data sets."""
+    import numpy as np
+
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise InputError("The option --sampler must be MODULE:FUNCTION, for instance mine:sample.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        function = getattr(importlib.import_module(module_name), name)
+    except Exception as error:
+        raise InputError(
+            f"The sampler cannot be imported: {type(error).__name__}. Set DPCONVEX_DEBUG=1 to see why."
+        ) from error
+    if not callable(function):
+        raise InputError(f"The sampler {name!r} is not a function.")
+
+    def on(which: int) -> Sampler:
+        def sample(count: int, rng: np.random.Generator) -> Array:
+            try:
+                return np.asarray(function(which, count, rng), dtype=np.float64)
+            except Exception as error:
+                raise InputError(
+                    f"The sampler failed with {type(error).__name__}. Set DPCONVEX_DEBUG=1 to see why."
+                ) from error
+
+        return sample
+
+    return on(0), on(1)
+
+
+def _run_for(
+    pair: tuple[Sampler, Sampler],
+    most: int,
+    seconds: float,
+    rng: np.random.Generator,
+    tick: Callable[[float, str], None],
+    name: str,
+) -> list[Array]:
+    """Return as many outputs on both data sets as there is time for; how many depends on time alone."""
+    import numpy as np
+
+    for sample in pair:  # the first run compiles
+        sample(1, rng)
+    pools: list[list[Array]] = [[], []]
+    start, last, done, batch = time.perf_counter(), 0.0, 0, 8
+    while done < most:
+        batch = min(batch, most - done)
+        for sample, pool in zip(pair, pools, strict=True):
+            outputs = sample(batch, rng)
+            if outputs.ndim not in (1, 2) or len(outputs) != batch:
+                raise InputError(
+                    f"A sampler must return one output for each of {batch} runs. Got shape {outputs.shape} instead."
+                )
+            pool.append(outputs)
+        done += batch
+        elapsed = time.perf_counter() - start
+        tick(elapsed - last, f"{name}: {done:,} runs")
+        step, last = elapsed - last, elapsed
+        # Stop where another batch would not end in time; batches grow to a tenth of it.
+        if elapsed + step > seconds:
+            break
+        if step < seconds / 20:
+            batch *= 2
+    tick(max(0.0, seconds - last), f"{name}: {done:,} runs")
+    return [np.concatenate(pool) for pool in pools]
+
+
+def _replay(outputs: Array) -> Sampler:
+    """Return a sampler that hands out the outputs in order, each once."""
+    used = 0
+
+    def sample(count: int, rng: np.random.Generator) -> Array:
+        nonlocal used
+        used += count
+        return outputs[used - count : used]
+
+    return sample
+
+
+@contextmanager
+def _progress_bar(seconds: float, shown: bool) -> Iterator[Callable[[float, str], None]]:
+    """Show the time that has passed, to people only, and yield a function that adds to it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
+        task = bar.add_task("Attacking", total=seconds)
+        yield lambda step, words: bar.update(task, advance=step, description=words)
+
+
+def _provable_epsilon(result: AuditResult) -> float:
+    """Return the largest epsilon that this many runs could prove at the audited delta."""
+    from dpconvex.audit import epsilon_lower_bound
+
+    return float(epsilon_lower_bound(result.runs, result.runs, 0, result.runs, result.delta, result.confidence))
+
+
+def _plain_result(result: AuditResult) -> dict[str, object]:
+    """Return the result of one attack as plain data."""
+    return {
+        "passed": result.passed,
+        "epsilon_lower_bound": result.epsilon_lower_bound,
+        "epsilon_claimed": result.epsilon,
+        "delta": result.delta,
+        "runs": result.runs + result.selection_runs,
+        "provable": _provable_epsilon(result),
+        "detectable_noise": result.detectable_noise,
+        "statistic": result.statistic,
+    }
+
+
+def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
+    """Print a table of the results, and what they mean."""
+    from rich.table import Table
+
+    from dpconvex.reports.wording import describe_guarantee
+
+    table = Table(title=f"Attacks on the claim {describe_guarantee(guarantee)}")
+    for head in ("attack", "runs", "at delta", "claimed epsilon", "proved: at least", "provable", "verdict"):
+        table.add_column(head, justify="left" if head in ("attack", "verdict") else "right")
+    for name, result in results.items():
+        table.add_row(
+            name,
+            f"{result.runs + result.selection_runs:,}",
+            f"{result.delta:.2g}",
+            f"{result.epsilon:.4g}",
+            f"{result.epsilon_lower_bound:.4g}",
+            f"{_provable_epsilon(result):.4g}",
+            "consistent" if result.passed else "REFUTED",
+        )
+    screen = console()
+    screen.print(table)
+    if not all(result.passed for result in results.values()):
+        words = f"The claim is false, except with probability {1 - confidence:.1g}."
+        screen.print(words, style="bold red", markup=False)
+        return
+    sharpest = max(
+        results.values(), key=lambda found: -1.0 if found.detectable_noise is None else found.detectable_noise
+    )
+    screen.print(
+        "No attack refutes the claim. That proves no privacy: the certificate does. These runs would have caught "
+        f"{sharpest.would_have_caught()}."
+    )
+
+
+def _plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
+    """Return a drawing of the claimed and the empirical trade-off."""
+    from dpconvex.reports.charts import Curve, standalone, tradeoff_chart
+
+    words = (
+        "The attack's errors, counted, against the smallest errors that the claim allows. A claim is refuted where the "
+        "attack lies below it beyond sampling error. Proved: epsilon of at least "
+        f"{result.epsilon_lower_bound:.4g} at delta {result.delta:.2g}, claimed {result.epsilon:.4g}."
+    )
+    found = result.tradeoff
+    strongest = Curve("the strongest attack", found.type_one.tolist(), found.type_two.tolist())
+    return standalone(tradeoff_chart(words, guarantee, [strongest]))

@@ -3,63 +3,55 @@
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.errors import explain
-from dpconvex.cli.options import TASKS, Settings, build, find_task, label_kind, parse_classes, with_model_options
-from dpconvex.cli.outputs import check_model_output, check_output, ledger_files, print_unsaved
-from dpconvex.cli.screen import console, print_json, progress
-from dpconvex.inputs.dask_files import matching_files
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training_file
-from dpconvex.inputs.opening import check_file, table_format
-from dpconvex.inputs.release_file import ReleaseFacts, read_release
-from dpconvex.inputs.schema import Schema
-from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding, read_schema
+from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.options import (
+    COLUMNS,
+    ROWS,
+    SCHEMA,
+    SCHEMA_HELP,
+    TASKS,
+    DatasetOption,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    PersonOption,
+    RegistryOption,
+    ReleaseOption,
+    Settings,
+    TaskOption,
+    build,
+    build_for_schema,
+    default_task,
+    find_task,
+    label_kind,
+    release_facts,
+    warn_of_line_breaks,
+    with_file_options,
+    with_model_options,
+)
+from dpconvex.cli.output import (
+    check_model_output,
+    check_output,
+    console,
+    explain,
+    ledger_files,
+    print_json,
+    print_unsaved,
+    progress,
+)
+from dpconvex.inputs import InputError
+from dpconvex.inputs.schema import Schema, read_schema
+from dpconvex.inputs.table_files import check_file, matching_files, read_training_file, table_format
 
 if TYPE_CHECKING:
-    from dpconvex.inputs.estimator_protocols import Fitted, Model
-    from dpconvex.privacy.ledger.ledger import Ledger
+    from dpconvex.inputs.settings import Fitted, Model
 
-TaskOption = Annotated[
-    str | None,
-    typer.Option(help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."),
-]
-PersonOption = Annotated[
-    str | None, typer.Option(help="Column that names people: what is promised is promised to each with all rows.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ENGINE = "Engine"
-# Other commands' names for the same facts are taken too.
-ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
-SCHEMA = ("--feature-bounds", "--schema")
-SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
-FILE = "Data file"
-DelimiterOption = Annotated[
-    str | None, typer.Option(help="What separates fields; by default seen in the header.", rich_help_panel=FILE)
-]
-EncodingOption = Annotated[
-    str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
-]
-LineBreaksOption = Annotated[
-    bool,
-    typer.Option(
-        "--line-breaks",
-        help="Quoted fields may hold line breaks, as with line_breaks = true in a schema.",
-        rich_help_panel=FILE,
-    ),
-]
-
-
-def register_commands(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(fit)
-    app.command()(certify)
 
 
 @with_model_options
@@ -74,14 +66,10 @@ def fit(
     task: TaskOption = None,
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
-    dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    dataset: DatasetOption = "default",
     report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
-    release: Annotated[
-        Path | None, typer.Option(help="TOML file that says who publishes the model and why, for the report.")
-    ] = None,
-    registry: Annotated[
-        Path | None, typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML).")
-    ] = None,
+    release: ReleaseOption = None,
+    registry: RegistryOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     engine: Annotated[
@@ -113,8 +101,7 @@ def fit(
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    inputs = {"data": data, "schema": feature_bounds, "release file": release}
-    inputs |= ledger_files(ledger)
+    inputs = {"data": data, "schema": feature_bounds, "release file": release, **ledger_files(ledger)}
     check_model_output(out, inputs, overwrite)
     inputs |= {"model": out}
     if report is not None:
@@ -132,25 +119,25 @@ def fit(
         check_file(data)
     else:
         matching_files(data)
-    # From here on there is something to do: what it takes seconds to load is loaded now.
+    # Modules that take seconds to load are loaded only now: wrong options are refused at once.
     from dpconvex.inputs.settings import ignores_invalid, least_rows
-    from dpconvex.models.file import save_model
-    from dpconvex.reports.terminal import certificate_table, coefficient_table, coefficients
+    from dpconvex.models.model_file import save_model
+    from dpconvex.reports.summary import certificate_table, coefficient_table, coefficients
 
-    note_line_breaks(schema)
+    warn_of_line_breaks(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
-    model = _build(task, settings, schema, ledger=account)
+    model = build_for_schema(task, settings, schema, ledger=account)
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
     ignored, least = ignores_invalid(model), least_rows(model.neighbors)
     if ignored:
-        # Whatever the rows hold: how many are invalid is private.
+        # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
             "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex bounds check` counts "
             "them for your eyes only, before a fit is paid for.",
             err=True,
         )
     if engine == "dask":
-        fitted = _fit_pieces(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
+        fitted = _fit_with_dask(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
@@ -168,7 +155,7 @@ def fit(
             with progress("Writing the report"):
                 write_report(fitted, report, release=facts)
         if registry is not None:
-            from dpconvex.reports.registry import write_registry_entry
+            from dpconvex.reports.nist_registry import write_registry_entry
 
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
@@ -200,10 +187,9 @@ def fit(
         "eyes only.",
         markup=False,
     )
-    if report is not None:
-        screen.print(f"Report written to {report}", markup=False)
-    if registry is not None:
-        screen.print(f"Registry entry written to {registry}", markup=False)
+    for name, path in (("Report", report), ("Registry entry", registry)):
+        if path is not None:
+            screen.print(f"{name} written to {path}", markup=False)
     if account is not None:
         screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
@@ -225,16 +211,15 @@ def certify(
 
     With the schema, options and number of rows of a fit it is the certificate of that fit.
     """
-    if (n_features is None) == (feature_bounds is None):
-        raise InputError("Give either --n-features or --feature-bounds.")
-    if n_features is not None:
+    if feature_bounds is None and n_features is not None:
         task = task or "quantile"
         model, width = build(task, settings), n_features
-    elif feature_bounds is not None:
+    elif feature_bounds is not None and n_features is None:
         schema = read_schema(feature_bounds)
         task, person = task or default_task(schema), person or schema.person
-        model, width = _build(task, settings, schema), len(schema.names)
-    assert task is not None
+        model, width = build_for_schema(task, settings, schema), len(schema.names)
+    else:
+        raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
@@ -244,18 +229,12 @@ def certify(
     if json_:
         typer.echo(certificate.to_json())
     else:
-        from dpconvex.reports.terminal import certificate_table
+        from dpconvex.reports.summary import certificate_table
 
         console().print(certificate_table(certificate))
 
 
-def default_task(schema: Schema) -> str:
-    """Return the task that a schema's target is for."""
-    classes = schema.target is not None and schema.target.classes is not None
-    return "logistic" if classes else "quantile"
-
-
-def _fit_pieces(
+def _fit_with_dask(
     model: Model,
     data: Path,
     schema: Schema,
@@ -272,9 +251,14 @@ def _fit_pieces(
         raise InputError("--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`.") from None
     from dpconvex.engine.dask.schedule import watching
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.dask_files import dask_cluster_for_files, memory_bytes, plan_pieces, read_file_partitions
+    from dpconvex.inputs.table_files import (
+        dask_cluster_for_files,
+        parse_memory_limit,
+        read_file_partitions,
+        split_files,
+    )
 
-    plan = plan_pieces(matching_files(data), schema, memory_bytes(memory_limit), available_cores())
+    files = split_files(matching_files(data), schema, parse_memory_limit(memory_limit), available_cores())
 
     # The number of rows, which that of parts follows.
     private = model.neighbors == "add_or_remove_one"
@@ -286,85 +270,5 @@ def _fit_pieces(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with dask_cluster_for_files(scheduler, plan.threads), progress("Reading") as say, watching(report):
-        return model.fit(*read_file_partitions(plan, schema, labels, kind, ignored))
-
-
-def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
-    """Return the schema with what the command line says of the file."""
-    file = schema.file
-    if delimiter is not None:
-        file = replace(file, delimiter=check_delimiter(delimiter))
-    if encoding is not None:
-        file = replace(file, encoding=check_encoding(encoding))
-    if file.decimal == file.delimiter:
-        raise InputError(
-            f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
-        )
-    return replace(schema, file=file)
-
-
-def note_line_breaks(schema: Schema) -> None:
-    """Say what line breaks within fields mean for the guarantee."""
-    if schema.file.line_breaks:
-        typer.echo(
-            "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "
-            "guarantee does not cover that. Use it for files that a program wrote with quotes doubled.",
-            err=True,
-        )
-
-
-def check_target(task: str, schema: Schema, named: bool = False) -> None:
-    """Raise unless a task learns what the schema's target is; its labels may be named elsewhere."""
-    labels = find_task(task).labels
-    declared = schema.target.classes if schema.target is not None else None
-    if declared is not None and not labels:
-        of_labels = [name for name, known in TASKS.items() if known.labels]
-        raise InputError(
-            f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
-            "[target] a range: column = [low, high]."
-        )
-    if labels and schema.target_bounds is not None and not named:
-        of_numbers = [name for name, known in TASKS.items() if not known.labels]
-        raise InputError(
-            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
-            f"would be taken for labels and published. Use one of {of_numbers}, or name the labels: "
-            'column = {classes = ["no", "yes"]} in [target], or --classes.'
-        )
-
-
-def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
-    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
-    check_target(task, schema, named=settings.get("classes") is not None)
-    declared = schema.target.classes if schema.target is not None else None
-    if not TASKS[task].labels and schema.target_bounds is None:
-        typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
-    settings = dict(settings)
-    given = settings.get("classes")
-    if declared is not None and given is None:
-        settings["classes"] = list(declared)
-    elif declared is not None and set(map(str, parse_classes(list(given or [])))) != set(declared):
-        raise InputError(
-            f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
-            "Leave it out."
-        )
-    if settings.get("row_norm") is None:
-        settings["row_norm"] = schema.row_norm
-    return build(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
-
-
-def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
-    """Return what a release file says, with the column that was learned."""
-    facts = ReleaseFacts() if path is None else read_release(path)
-    return facts if facts.target else replace(facts, target=target or "")
-
-
-def open_ledger(path: Path, dataset: str) -> Ledger:
-    """Return an existing budget."""
-    if not os.path.lexists(path):
-        raise InputError(
-            f"There is no ledger at {str(path)!r}. Create it with `dpconvex ledger init {path} --epsilon 1`."
-        )
-    from dpconvex.privacy.ledger.ledger import Ledger
-
-    return Ledger(path, dataset)
+    with dask_cluster_for_files(scheduler, files.threads), progress("Reading") as say, watching(report):
+        return model.fit(*read_file_partitions(files, schema, labels, kind, ignored))

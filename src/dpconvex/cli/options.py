@@ -1,6 +1,6 @@
-"""Which tasks there are, and the options that they share between fit and certify.
+"""Tasks, and the options that commands share.
 
-A task is one entry of :data:`TASKS`; an option is one entry of :data:`OPTIONS` and is passed to the
+A task is one entry of :data:`TASKS`; an option of a model is one entry of :data:`OPTIONS` and is passed to the
 estimator as the parameter of the same name.
 """
 
@@ -10,16 +10,19 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.errors import OPTION_NAMES, one_line, reports_errors
-from dpconvex.inputs.errors import InputError
+from dpconvex.cli.output import OPTION_NAMES, one_line, reports_errors
+from dpconvex.inputs import InputError
+from dpconvex.inputs.release_file import ReleaseFacts, read_release
+from dpconvex.inputs.schema import FileFormat, Schema, check_delimiter, check_encoding
 
 if TYPE_CHECKING:
-    from dpconvex.inputs.estimator_protocols import Label, Model
+    from dpconvex.inputs.settings import Label, Model
 
 
 Settings = dict[str, Any]  # options that were given, by name; None for the others
@@ -27,15 +30,7 @@ Settings = dict[str, Any]  # options that were given, by name; None for the othe
 
 @dataclass(frozen=True)
 class Task:
-    """What a task fits.
-
-    Attributes
-    ----------
-    estimator : str
-        Name of the class, importable from dpconvex.
-    labels : bool
-        Whether the target is a label rather than a number.
-    """
+    """Name of an estimator of dpconvex, and whether its target is a label rather than a number."""
 
     estimator: str
     labels: bool = False
@@ -67,7 +62,7 @@ TASKS: dict[str, Task] = {
     "robust-regression": Task("DPRobustRegressor"),
 }
 
-BUDGET, MODEL = "Privacy budget", "Model"
+BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"
 
 # name of the parameter -> type, help, group
 OPTIONS: dict[str, tuple[type, str, str]] = {
@@ -109,19 +104,55 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
     "kernel": (str, "Smoothing kernel; logistic by default.", MODEL),
-    "row_norm": (float, "Bound on a row's influence, in mapped units.", MODEL),
+    "row_norm": (float, "Bound on the norm of a row, in mapped units.", MODEL),
     "coef_bound": (float, "Bound on the norm of the mapped coefficients.", MODEL),
     "fit_intercept": (bool, "Whether to fit an intercept; yes by default.", MODEL),
 }
-
 OPTION_NAMES.update(OPTIONS)
 
+# Other commands' names for the same facts are taken too.
+ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
+SCHEMA = ("--feature-bounds", "--schema")
+SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+TaskOption = Annotated[
+    str | None,
+    typer.Option(help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."),
+]
+PersonOption = Annotated[
+    str | None, typer.Option(help="Column that names people: the guarantee is for each person with all rows.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+DatasetOption = Annotated[str, typer.Option(help="Which budget of the ledger.")]
+ReleaseOption = Annotated[
+    Path | None, typer.Option(help="TOML file that says who publishes the model and why, for the report.")
+]
+RegistryOption = Annotated[
+    Path | None, typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML).")
+]
+DelimiterOption = Annotated[
+    str | None, typer.Option(help="What separates fields; by default seen in the header.", rich_help_panel=FILE)
+]
+EncodingOption = Annotated[
+    str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
+]
+LineBreaksOption = Annotated[
+    bool,
+    typer.Option(
+        "--line-breaks",
+        help="Quoted fields may hold line breaks, as with line_breaks = true in a schema.",
+        rich_help_panel=FILE,
+    ),
+]
 
-def number_option(text: str, group: str | None = None, **more: Any) -> Any:
+
+def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()) -> Any:
+    """Return an option without a shown default."""
+    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False)
+
+
+def number_option(text: str, group: str | None = None) -> Any:
     """Return an option that is a number, whose refusal shows what was given."""
-    return typer.Option(
-        help=text, rich_help_panel=group, show_default=False, parser=_number, metavar="<float>", **more
-    )  # fmt: skip
+    return typer.Option(help=text, rich_help_panel=group, show_default=False, parser=_number, metavar="<float>")
 
 
 def _number(text: str | float) -> float:
@@ -133,11 +164,41 @@ def _number(text: str | float) -> float:
         ) from None
 
 
+EpsilonOption = Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)]
+DeltaOption = Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)]
+MuOption = Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)]
+
+
 def find_task(name: str) -> Task:
     """Return the task of this name, or raise."""
     if name not in TASKS:
         raise InputError(f"The task must be one of {list(TASKS)}. Got {name!r} instead.")
     return TASKS[name]
+
+
+def default_task(schema: Schema) -> str:
+    """Return the task that a schema's target is for."""
+    classes = schema.target is not None and schema.target.classes is not None
+    return "logistic" if classes else "quantile"
+
+
+def check_target(task: str, schema: Schema, named: bool = False) -> None:
+    """Raise unless a task learns what the schema's target is; its labels may be named elsewhere."""
+    labels = find_task(task).labels
+    declared = schema.target.classes if schema.target is not None else None
+    if declared is not None and not labels:
+        of_labels = [name for name, known in TASKS.items() if known.labels]
+        raise InputError(
+            f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
+            "[target] a range: column = [low, high]."
+        )
+    if labels and schema.target_bounds is not None and not named:
+        of_numbers = [name for name, known in TASKS.items() if not known.labels]
+        raise InputError(
+            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
+            f"would be taken for labels and published. Use one of {of_numbers}, or name the labels: "
+            'column = {classes = ["no", "yes"]} in [target], or --classes.'
+        )
 
 
 def build(task_name: str, settings: Settings, **more: object) -> Model:
@@ -153,6 +214,26 @@ def build(task_name: str, settings: Settings, **more: object) -> Model:
     if "quantile" in given:
         given["quantile"] = parse_levels(given["quantile"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
+
+
+def build_for_schema(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
+    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
+    given = settings.get("classes")
+    check_target(task, schema, named=given is not None)
+    declared = schema.target.classes if schema.target is not None else None
+    if not TASKS[task].labels and schema.target_bounds is None:
+        typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
+    if declared is not None and given is not None and set(map(str, parse_classes(list(given)))) != set(declared):
+        raise InputError(
+            f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
+            "Leave it out."
+        )
+    settings = dict(settings)
+    if declared is not None and given is None:
+        settings["classes"] = list(declared)
+    if settings.get("row_norm") is None:
+        settings["row_norm"] = schema.row_norm
+    return build(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
 def parse_levels(words: str) -> float | list[float]:
@@ -186,6 +267,45 @@ def label_kind(classes: Sequence[Label] | None) -> str | None:
     return "whole" if all(isinstance(label, int) for label in classes) else "text"
 
 
+def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
+    """Return the schema with what the command line says of the file."""
+    file = schema.file
+    if delimiter is not None:
+        file = replace(file, delimiter=check_delimiter(delimiter))
+    if encoding is not None:
+        file = replace(file, encoding=check_encoding(encoding))
+    if file.decimal == file.delimiter:
+        raise InputError(
+            f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
+        )
+    return replace(schema, file=file)
+
+
+def file_format(delimiter: str | None, encoding: str | None, line_breaks: bool) -> FileFormat:
+    """Return how a file without a schema is read."""
+    return FileFormat(
+        None if delimiter is None else check_delimiter(delimiter),
+        None if encoding is None else check_encoding(encoding),
+        line_breaks=line_breaks,
+    )
+
+
+def warn_of_line_breaks(schema: Schema) -> None:
+    """Say what line breaks within fields mean for the guarantee."""
+    if schema.file.line_breaks:
+        typer.echo(
+            "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "
+            "guarantee does not cover that. Use it for files that a program wrote with quotes doubled.",
+            err=True,
+        )
+
+
+def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
+    """Return what a release file says, with the column that was learned."""
+    facts = ReleaseFacts() if path is None else read_release(path)
+    return facts if facts.target else replace(facts, target=target or "")
+
+
 def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all model options; it receives them as the dictionary ``settings``."""
     own = inspect.signature(command, eval_str=True)
@@ -197,23 +317,16 @@ def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         settings = {name: None if value == [] else value for name, value in settings.items()}
         return command(settings=settings, **arguments)
 
-    fixed = [parameter for name, parameter in own.parameters.items() if name != "settings"]
-    shared = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                kind | None,
-                number_option(text, group)
-                if kind is float
-                else typer.Option(help=text, rich_help_panel=group, show_default=False),
-            ],
-        )
-        for name, (kind, text, group) in OPTIONS.items()
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in own.parameters.items()
+        if name != "settings"
     ]
-    fixed = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in fixed]
-    run.__signature__ = inspect.Signature(fixed + shared)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in fixed + shared}
+    for name, (kind, text, group) in OPTIONS.items():
+        option = number_option(text, group) if kind is float else text_option(text, group)
+        annotation = Annotated[kind | None, option]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return reports_errors(run)

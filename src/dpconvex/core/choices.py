@@ -2,8 +2,8 @@ r"""The third primitive between rows and noise: choices by the exponential mecha
 
 One of some outcomes is drawn in proportion to ``exp(epsilon score / spread)``, spread being how far one record can move
 two scores apart: a neighbour changes the ratio of two outcomes' weights by at most ``exp(epsilon)``, hence every
-probability by at most that factor. Draws are exact (:mod:`dpconvex.privacy.noise.choice`); a certificate says how many
-there may be, and one too many raises before anything is drawn.
+probability by at most that factor. Draws are exact (:mod:`dpconvex.privacy.noise.exponential`); a certificate says how
+many there may be, and one too many raises before anything is drawn.
 
 Scores are whole multiples of ``1 / SCORE_GRID`` of what one record can change, so sums over rows are exact and no
 rounding adds to their sensitivity: ``|floor(a) - floor(b)| <= k`` wherever ``|a - b| <= k`` and k is whole.
@@ -19,17 +19,15 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.engine.blocks import placed_rows, row_margins
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.block_products import row_margins, transform_rows
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.scores import ScoreBounds
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise import choose as choose_index
 from dpconvex.types import Array
-
-__all__ = ["SCORE_GRID", "Choices", "loss_scores", "loss_spread", "repeat_and_select"]
 
 Run = TypeVar("Run")
 
@@ -39,17 +37,7 @@ _WORK = 2**22  # losses computed at a time
 
 
 class Choices:
-    """Draws that a certificate allows for.
-
-    Parameters
-    ----------
-    epsilon : float
-        Of each draw.
-    uses : int
-        How many draws there may be.
-    noise : NoiseSource
-        Where randomness comes from.
-    """
+    """Draws that a certificate allows for: so many uses, each of them epsilon-DP."""
 
     def __init__(self, epsilon: float, uses: int, noise: NoiseSource) -> None:
         self._epsilon, self._left, self._noise = epsilon, uses, noise
@@ -127,7 +115,7 @@ def loss_scores(
         part = slice(start, start + step)
         # Row by row: a product of matrices would round a record's score by how many others there are.
         here = objective.loss.value(targets[part], row_margins(rows[part], centre))[:, None]
-        margins = placed_rows(rows[part], candidates.T)
+        margins = transform_rows(rows[part], candidates.T)
         there = objective.loss.value(targets[part][:, None], margins)
         shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
         # Within G whatever rounding or overflow did: the sensitivity rests on this line.

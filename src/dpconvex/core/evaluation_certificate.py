@@ -1,4 +1,4 @@
-"""What looking at rows after a fit costs: the certificate of a private score or a calibration, from public facts."""
+"""Certificate of a private score or a calibration: what the evaluation of rows after a fit costs, from public facts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.pairs import pair_sensitivity
-from dpconvex.privacy.bounds.base import PERSON, RECORD
+from dpconvex.privacy.bounds import PERSON, RECORD
 from dpconvex.privacy.calibration import NEIGHBORS, gaussian_mu, released_scale
-from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
-from dpconvex.privacy.ledger.account import pure_mu
+from dpconvex.privacy.certificate import CertificateError, NoiseTerm, Promise, check_tails
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
-
-__all__ = ["STATISTICS", "EvaluationCertificate", "statistic_sensitivity"]
 
 STATISTICS = ("mean", "auc", "histogram", "counts")
 #: Weight of the number of rows beside a sum over rows: see `statistic_sensitivity`.
@@ -67,18 +63,16 @@ class EvaluationCertificate(Promise):
     mechanism : str
         ``"score"``, or ``"conformal"`` for the calibration of intervals.
     statistic : str
-        What noise was added to, see :func:`statistic_sensitivity`.
+        The statistic that noise was added to, see :func:`statistic_sensitivity`.
     n_samples : int
         Number of rows: public under replace-one, and not used otherwise.
     dimension, releases : int
         Length of a released vector, and how many were released.
     distribution, scale : str, float
         The noise: ``"gaussian"`` with this standard deviation, or ``"l2-laplace"`` with this scale.
-    neighbors, sampler : str
-        The relation, and where randomness comes from.
-    unit : str
-        Whom the promise is made to: ``"one record"``, or ``"one person"`` whose rows share one vote, so that every
-        statistic moves as with one row.
+    neighbors, sampler, unit : str
+        The relation, where randomness comes from, and whom the promise is made to: ``"one record"``, or ``"one
+        person"`` whose rows share one weight, so that every statistic moves as with one row.
     """
 
     guarantee: Guarantee
@@ -129,13 +123,7 @@ class EvaluationCertificate(Promise):
         return pure_mu(self.guarantee.epsilon_bound)
 
     def verify(self) -> None:
-        """Check that the stated noise suffices for the guarantee.
-
-        Raises
-        ------
-        CertificateError
-            Naming what does not follow.
-        """
+        """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
         try:
             self._check()
         except CertificateError:
@@ -150,17 +138,15 @@ class EvaluationCertificate(Promise):
             raise CertificateError("The certificate's 'unit' must be one record or one person.")
         if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
-        for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):
-            check_count(name, "a certificate", getattr(self, name), least)
+        facts = (self.n_samples, self.dimension, self.releases)
+        for name, value, least in zip(("n_samples", "dimension", "releases"), facts, (0, 1, 1), strict=True):
+            check_count(name, "a certificate", value, least)
         size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
         if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
             raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
         allowed = "a finite number above 0"
         stated = check_number("scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True)
-        distribution, needed = _noise(
-            self.guarantee, self.statistic, self.n_samples, self.dimension, self.releases,
-            self.neighbors,
-        )  # fmt: skip
+        distribution, needed = _noise(self.guarantee, self.statistic, *facts, self.neighbors)
         if self.distribution != distribution or not stated * _PLATFORM >= needed:
             raise CertificateError("The certificate's noise does not suffice for its guarantee.")
 

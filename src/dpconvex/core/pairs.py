@@ -1,8 +1,11 @@
-r"""The statistic of pairs that is released for an area under the ROC curve: no sum over records.
+r"""Records of two classes: sums from which a ranking is fitted, and the statistic of pairs released for its AUC.
 
-``(V / (n - 1), b p, b q)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2 for the right order,
-0 for a tie and -1/2 for the wrong one, ``p`` and ``q`` the numbers of positive and of negative rows, and
-``b = sqrt(3/8)``. Under replace-one it moves by at most 1.
+No sum here looks at a pair: pairs are ranked by moments of their classes. What a row adds depends on that row, its
+label and earlier answers alone, and is shortened here to length 1.
+
+The statistic of pairs is no sum over records. It is ``(V / (n - 1), b p, b q)`` with ``V`` the sum over pairs of a
+positive and a negative row of +1/2 for the right order, 0 for a tie and -1/2 for the wrong one, ``p`` and ``q`` the
+numbers of positive and of negative rows, and ``b = sqrt(3/8)``. Under replace-one it moves by at most 1.
 
 Lemma. Let the other rows hold p' positive and q' negative ones, at most n - 1 together. A record that keeps its label
 moves V by at most ``max(p', q') <= n - 1`` and no number. One that changes its label moves V from within ``q'/2`` of 0
@@ -10,10 +13,10 @@ to within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and
 ``sqrt(1/4 + 2 b^2) = 1``. One that becomes invalid moves V by as much at most and one number by 1. All three are whole
 up to their last division or product and rounded once.
 
-People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out. Given
-everybody else all of them are then linear in a person's votes: what a person adds is a convex combination of what
-single rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than
-their extreme points, of which two are as above.
+People share a weight among their rows, V is weighted by both weights, and pairs of one person's rows are left out.
+Given everybody else all of them are then linear in a person's weights: what a person adds is a convex combination of
+what single rows of a whole weight add (or nothing, for weights that are rounded down), and two such are no farther
+apart than their extreme points, of which two are as above.
 """
 
 from __future__ import annotations
@@ -21,17 +24,107 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.core.queries import pack_symmetric, symmetric_entries, unpack_symmetric
+from dpconvex.core.records import row_norms, shorten_rows
+from dpconvex.core.release import Answers, finite_numbers, positive_number
+from dpconvex.engine.block_products import transform_rows
+from dpconvex.engine.rows import Sums
+from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
-
-__all__ = ["pair_sensitivity", "pair_statistic", "pair_statistic_of_people", "twice_in_order"]
-
 
 #: Weight of the numbers of rows beside the sum over pairs.
 CLASS_WEIGHT = math.sqrt(3 / 8)
 
-_VOTES = 2**30  # steps of a person's vote, which its rows share
+_STEPS = 2**30  # of a person's weight, which its rows share
+
+
+class PrivateClasses:
+    """A handle on labelled rows without a constant, which a pairwise objective holds.
+
+    Privacy: as for :class:`~dpconvex.core.release.PrivateRows`; a record that changes its label replaces one row of one
+    class by one of the other, so that every sum below moves by at most twice what a row adds.
+    """
+
+    def __init__(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource) -> None:
+        self.bounds, self.terms = certificate.bounds, certificate.noise
+        self._rows, self._answers = objective, Answers(certificate.noise, noise)
+        self._lengths: tuple[bytes, Array] | None = None
+
+    @property
+    def _half(self) -> float:
+        """Half of the records, by which counts are centred where some may be ignored; exact."""
+        return sum(self._rows.counts) / 2 if self.bounds.ignored_rows else 0.0
+
+    def count_all(self, name: str) -> float:
+        """Return how many records are not ignored, plus noise."""
+        term = self._answers.claim(name, ("count",))
+        return float(self._answers.release(term, [sum(self._rows.counts)])[0])
+
+    def count_positive(self, name: str) -> float:
+        """Return how many records are positive, less half of them where some may be ignored, plus noise."""
+        term = self._answers.claim(name, ("count",))
+        return float(self._answers.release(term, [self._rows.counts[0] - self._half])[0])
+
+    def count_shorter(self, name: str, centre: ArrayLike, matrix: ArrayLike, point: float) -> float:
+        """Return how many records have ``||matrix (x - centre)||`` below a point, plus noise.
+
+        Less half of the records where some may be ignored.
+        """
+        term = self._answers.claim(name, ("count",))
+        centre, matrix = self._frame(centre, matrix)
+        key = centre.tobytes() + matrix.tobytes()
+        if self._lengths is None or self._lengths[0] != key:
+
+            def length(block: Array) -> Array:
+                return row_norms(transform_rows(block - centre, matrix))
+
+            self._lengths = key, self._rows.each_row(length)
+        below = float(np.count_nonzero(self._lengths[1] < float(point)))
+        return float(self._answers.release(term, [below - self._half])[0])
+
+    def row_sum(
+        self, name: str, centre: ArrayLike, matrix: ArrayLike, radius: float, weights: tuple[float, float] = (1.0, 1.0)
+    ) -> Array:
+        """Return ``sum_i w_i u_i`` with rows u in units of the radius, no longer than 1, plus noise.
+
+        Weights are those of negative and of positive records, within [-1, 1].
+        """
+        term = self._answers.claim(name, ("vector",), self.bounds.n_features)
+        centre, matrix = self._frame(centre, matrix)
+        radius = positive_number(radius) / term.record_bound
+        negative, positive = np.clip(finite_numbers(weights, 2), -1.0, 1.0)
+
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            short = shorten_rows(transform_rows(block - centre, matrix), radius) * term.record_bound
+            return (np.where(y > 0, positive, negative) @ short,)
+
+        (total,) = self._rows.sum(part)
+        return self._answers.release(term, total)
+
+    def second_moments(self, name: str, centre: ArrayLike, radius: float) -> Array:
+        """Return ``sum_i u_i u_i^T`` plus noise, u rows less the centre in units of the radius, no longer than 1."""
+        size = self.bounds.n_features
+        term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
+        point, radius = finite_numbers(centre, size), positive_number(radius)
+
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            short = shorten_rows(block - point, radius)
+            return (short.T @ short,)
+
+        (total,) = self._rows.sum(part)
+        packed = self._answers.release(term, pack_symmetric(np.asarray(total)))
+        return unpack_symmetric(packed, size)
+
+    def _frame(self, centre: ArrayLike, matrix: ArrayLike) -> tuple[Array, Array]:
+        size = self.bounds.n_features
+        square = finite_numbers(matrix)
+        if square.shape != (size, size):
+            raise ValueError("The question needs a square matrix of all columns.")
+        return finite_numbers(centre, size), np.ascontiguousarray(square.T)
 
 
 def pair_sensitivity(n_samples: int) -> float:
@@ -58,36 +151,36 @@ def pair_statistic(ranked: Array, labels: Array) -> Array:
 
 
 def pair_statistic_of_people(
-    ranked: Array, labels: Array, shares: Array, places: NDArray[np.int64], count: int
+    ranked: Array, labels: Array, shares: Array, people: NDArray[np.int64], count: int
 ) -> Array:
-    """Return the same of a public number of people, whose rows share a vote: in whole steps of a public grid.
+    """Return the same of a public number of people, whose rows share a weight: in whole steps of a public grid.
 
-    ``shares`` of a person's rows sum to at most 1; ``places`` say whose rows they are.
+    ``shares`` of a person's rows sum to at most 1; ``people`` say whose rows they are.
     """
     is_positive, valid = labels == 1, (labels == 1) | (labels == 0)
-    steps = np.where(valid, np.floor(shares * _VOTES), 0).astype(np.int64)
+    steps = np.where(valid, np.floor(shares * _STEPS), 0).astype(np.int64)
     every = _order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
-    twice = every - _order_sums(ranked, is_positive, steps, places)
-    votes = (int(steps[label].sum()) / _VOTES for label in (is_positive, ~is_positive))
-    whole = 2 * max(1, count - 1) * _VOTES**2
-    return np.array([twice / whole, *(CLASS_WEIGHT * each for each in votes)])
+    twice = every - _order_sums(ranked, is_positive, steps, people)
+    counts = (int(steps[label].sum()) / _STEPS for label in (is_positive, ~is_positive))
+    whole = 2 * max(1, count - 1) * _STEPS**2
+    return np.array([twice / whole, *(CLASS_WEIGHT * each for each in counts)])
 
 
 def _order_sums(
-    ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], places: NDArray[np.int64]
+    ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], people: NDArray[np.int64]
 ) -> int:
-    """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
-    order = np.lexsort((ranked, places))
+    """Return the weights of pairs in the right order less those in the wrong one, of rows of the same person."""
+    order = np.lexsort((ranked, people))
     ranked, is_positive = ranked[order], is_positive[order]
-    shares, places = shares[order], places[order]
+    shares, people = shares[order], people[order]
     before = np.concatenate([[0], np.cumsum(np.where(is_positive, 0, shares))])
-    new_place = np.concatenate([[True], places[1:] != places[:-1]])
-    new_tie = new_place | np.concatenate([[True], ranked[1:] != ranked[:-1]])
+    new_person = np.concatenate([[True], people[1:] != people[:-1]])
+    new_tie = new_person | np.concatenate([[True], ranked[1:] != ranked[:-1]])
     ends = np.concatenate([np.flatnonzero(new_tie)[1:], [len(ranked)]])
-    place_ends = np.concatenate([np.flatnonzero(new_place)[1:], [len(ranked)]])
-    tie, place = np.cumsum(new_tie) - 1, np.cumsum(new_place) - 1
-    below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_place)[place]]
-    above = before[place_ends[place]] - before[ends[tie]]
+    person_ends = np.concatenate([np.flatnonzero(new_person)[1:], [len(ranked)]])
+    tie, person = np.cumsum(new_tie) - 1, np.cumsum(new_person) - 1
+    below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_person)[person]]
+    above = before[person_ends[person]] - before[ends[tie]]
     weights = (below - above)[is_positive]
-    # Python's whole numbers: products of two sums of votes exceed 64 bits.
+    # Python's whole numbers: products of two sums of steps exceed 64 bits.
     return sum(int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True))

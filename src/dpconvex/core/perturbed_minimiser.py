@@ -7,8 +7,8 @@ of their theorems at run time:
    clamped by limits made of public facts, never of the noise that was drawn.
 2. The point that noise is added to is certified: its gradient, or its gap, is at most the tolerance that the stated
    sensitivity pays for (:func:`certified_point`). What a solver says of itself is not believed. Certificates come from
-   :meth:`dpconvex.solvers.descent.Descent.certify`, :mod:`dpconvex.solvers.centred` and :mod:`dpconvex.solvers.gap`;
-   how points are searched for is not trusted.
+   :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how points are searched for is not
+   trusted.
 3. The tilt b of an objective is drawn here and never leaves.
 4. Every record is in one phase, by draws that are independent of what records hold.
 5. Noise is what the certificate states, at the gate; every use is counted, and one too many raises before anything is
@@ -29,28 +29,24 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.class_rows import shortened
-from dpconvex.core.coordinates import row_lengths
+from dpconvex.core.records import row_norms, shorten_rows
 from dpconvex.core.release import Answers
-from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.rows import Places
-from dpconvex.losses.interface import PointwiseLoss
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped_targets import with_clamped_targets
+from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.rows import RowIndices
+from dpconvex.engine.summation import block_rows
+from dpconvex.losses.pointwise import Loss, PointwiseLoss
+from dpconvex.objectives.empirical import EmpiricalObjective, with_clamped_targets
 from dpconvex.objectives.objective import Objective, Tiltable
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_bounds, assignment_for, phase_names, phases_of
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.privacy.description import Facts, describe
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.smoothing.moreau_envelopes import moreau
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.solvers.black_box import Method
-
-__all__ = ["PerturbedMinimiser", "check_objective", "exact_minimiser", "release_phases"]
-
 
 TILT, RELEASE = "objective", "release"
 # Of a certificate in units of a released length: public bounds on the length of rows, and on the distance of two.
@@ -58,20 +54,11 @@ LONGEST, WIDEST = "longest_row", "widest_pair"
 
 
 class PerturbedMinimiser:
-    r"""A handle on an objective: its certified minimiser may be released with noise, as a certificate states.
+    """A handle on an objective: its certified minimiser may be released with noise, as a certificate states.
 
-    Parameters
-    ----------
-    objective : Objective
-        The one that the certificate was issued for.
-    certificate : Certificate
-        States the noise ``"release"`` on the minimiser and, for a tilted objective, the noise ``"objective"`` of the
-        tilt b, which is drawn at once.
-    noise : NoiseSource
-        Where noise comes from.
+    The objective is the one that the certificate was issued for. It states the noise ``"release"`` on the minimiser
+    and, for objective perturbation, the noise ``"objective"`` of the tilt b, which is drawn at once.
 
-    Notes
-    -----
     Privacy: the release costs what the certificate's theorem says. Rows of pairs whose bounds are in units of a length
     must be brought to these units by :meth:`measure_rows` first.
     """
@@ -88,14 +75,9 @@ class PerturbedMinimiser:
         self._unit = None if LONGEST in certificate.parameters else 1.0
 
     def release(self, solver: Method | None = None, kinked: bool = False) -> Array:
-        """Return the minimiser plus the certificate's noise.
+        """Return the minimiser plus the certificate's noise; the answer of any solver is certified.
 
-        Parameters
-        ----------
-        solver : Solver, str or callable, optional
-            Searches for it; its answer is certified.
-        kinked : bool, default=False
-            Whether a kinked loss is solved as it is, to a certified gap, and not through its Moreau envelope.
+        A kinked loss is solved as it is, to a certified gap, or through its Moreau envelope.
         """
         if self._unit is None:
             raise CertificateError("The certificate's bounds are in units of a length to be found.")
@@ -110,7 +92,7 @@ class PerturbedMinimiser:
         """
         term = self._answers.claim(name, ("count",), dimension=1)
         if self._lengths is None:
-            self._lengths = self._objective.each_row(row_lengths)
+            self._lengths = self._objective.each_row(row_norms)
         bounds = self._certificate.bounds
         half = (self._lengths.size if bounds.ignored_rows else bounds.n_samples) / 2
         below = float(np.count_nonzero(self._lengths < float(length)))
@@ -119,10 +101,7 @@ class PerturbedMinimiser:
     def measure_rows(self, length: float | None) -> float:
         """Bring rows of pairs to a unit of length in which no two of them are further apart than 2; return it.
 
-        Parameters
-        ----------
-        length : float or None
-            Public or released unit, to which longer rows are shortened; None for half the public distance of two rows.
+        Longer rows are shortened to a public or released length; None stands for half the public distance of two rows.
         """
         if self._unit is not None:
             raise CertificateError("Rows are in the units of the certificate already.")
@@ -132,7 +111,7 @@ class PerturbedMinimiser:
             unit = float(length)
             if not 0 < unit < math.inf:
                 raise ValueError("A unit of length must be a finite number above 0.")
-            self._objective = pairs.with_rows(lambda block: shortened(block, unit), 1.0)
+            self._objective = pairs.with_rows(lambda block: shorten_rows(block, unit), 1.0)
         else:
             self._objective = pairs.with_rows(lambda block: block / unit, longest / unit)
         self._unit = unit
@@ -150,11 +129,11 @@ def exact_minimiser(
 
     The clamp of targets knows a public bound on the tilt and never the tilt: theta must determine b.
     """
-    from dpconvex.solvers.gap import envelope_of
+    from dpconvex.solvers.duality_gap import envelope_of
 
     bounds, tolerance = certificate.bounds, certificate.noise[RELEASE].tolerance
-    reach = 0.0 if tilt is None else certificate.noise[TILT].largest / bounds.n_samples
-    clamped = with_clamped_targets(objective, bounds, reach)
+    tilt_bound = 0.0 if tilt is None else certificate.noise[TILT].norm_upper_bound / bounds.n_samples
+    clamped = with_clamped_targets(objective, bounds, tilt_bound)
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
     if tilt is not None:
@@ -169,7 +148,7 @@ def certified_point(solver: Method | None, objective: Objective, start: ArrayLik
     does not meet the tolerance nothing is released: a ConvergenceError is raised.
     """
     from dpconvex.solvers.black_box import BlackBox
-    from dpconvex.solvers.solution import ConvergenceError
+    from dpconvex.solvers.certified_descent import ConvergenceError
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -205,7 +184,7 @@ def release_phases(objective: Any, certificate: Certificate, noise: NoiseSource)
 
 def assigned_records(
     phases: list[Phase], assignment: str, n_records: int, generator: np.random.Generator
-) -> list[Places]:
+) -> list[RowIndices]:
     """Return the records of every phase: the next ones of a permutation, or those whose own draws say so."""
     if assignment == DRAWN:
         # The number of leading tails of fair coins, plus one: i with probability 2^-i.
@@ -221,25 +200,21 @@ def phase_point(
     certificate: Certificate,
     phase: Phase,
     tolerance: float,
-    chosen: Places,
+    chosen: RowIndices,
     start: Array,
     generator: np.random.Generator,
 ) -> Array:
     """Return what noise is added to in a phase with the chosen records: an anchored minimiser, or a pass's mean."""
-    from dpconvex.smoothing import moreau
-
     bounds, rows = certificate.bounds, cast(MemoryRows, objective.rows)
     if certificate.mechanism == "phased-sgd":
-        from dpconvex.core.contractive_pass import mean_of_pass
-
         return mean_of_pass(rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator)
     local, loss = anchored_bounds(bounds, phase), cast(PointwiseLoss, objective.loss)
     if not math.isfinite(loss.smoothness):
         loss = moreau(loss, local.envelope_smoothness())
-    held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
+    held = rows.take_records(chosen) if rows.has_people else rows.chosen(chosen)
     problem = EmpiricalObjective(held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start)
-    reach = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
-    problem = with_clamped_targets(problem, replace(local, loss=loss), reach)
+    tilt_bound = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
+    problem = with_clamped_targets(problem, replace(local, loss=loss), tilt_bound)
     return certified_point(None, problem, start, tolerance)
 
 
@@ -248,15 +223,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
 
     Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
     relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
-
-    Parameters
-    ----------
-    objective : Objective
-        Offers ``public_facts``.
-    certificate : Certificate
-        Its bounds offer ``objective_facts()``.
-    **replaced
-        Facts that differ from those of the bounds, because the mechanism maps rows further.
+    ``replaced`` are facts that differ from those of the bounds, because the mechanism maps rows further.
     """
     bounds, given = certificate.bounds, certificate.parameters
     stated = {**bounds.objective_facts(), **replaced}
@@ -288,3 +255,36 @@ def _agree(stated: object, found: object) -> bool:
     if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
         return math.isclose(stated, found, rel_tol=1e-12)
     return stated is found or bool(describe(stated) == describe(found))
+
+
+def mean_of_pass(
+    rows: MemoryRows,
+    loss: Loss,
+    chosen: RowIndices,
+    start: Array,
+    step: float,
+    alpha: float,
+    generator: np.random.Generator,
+) -> Array:
+    """Return the mean of the iterates of one step per chosen record, in their order: private.
+
+    Of a person's rows a random one takes its step, whatever they hold.
+    """
+    from dpconvex.smoothing.compiled_slopes import compile_slope
+    from dpconvex.solvers.sgd_loops import run_one_sgd_pass
+
+    theta, total = start.copy(), np.zeros_like(start)
+    compiled = compile_slope(loss)
+    few = block_rows(start.size)  # at a time: mapped rows may have far more numbers than given ones
+    for first in range(0, chosen.size, few):
+        records = rows.one_row_each(chosen[first : first + few], generator).mapped()
+        if compiled is not None:
+            order = np.arange(len(records[1]))
+            run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)
+            continue
+        for row, target, weight in zip(*records, strict=True):
+            # A loss of the user's own: the same steps, not compiled.
+            slope = float(loss.gradient(target, row @ theta))
+            theta = theta - step * (weight * slope * row + alpha * theta)
+            total += theta
+    return total / chosen.size

@@ -1,4 +1,4 @@
-r"""Kinds of released sums, and how far neighbouring tables can move each of them.
+r"""Questions about records that may be answered with noise, and how far neighbouring tables can move each answer.
 
 A query is data: a kind, a bound on what one record adds, and the number of its coordinates. One lemma per kind gives
 its sensitivity; a certificate states the queries of a run with their noise, and
@@ -7,40 +7,46 @@ its sensitivity; a certificate states the queries of a run with their noise, and
 
 is the whole proof of every mechanism that releases sums. All lemmas assume that what a record adds is a function of
 that record, of public numbers and of earlier answers alone; :mod:`dpconvex.core.release` sees to that.
+
+What is counted, summed or multiplied with a row is data, too, never a function of the caller: statistics and scores by
+their names, slopes and factors of losses of the library, smoothed or not, or of the loss that the certificate states.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dpconvex.core.records import Coordinates
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
 from dpconvex.objectives.structured import StructuredRecords
-from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import CertificateError, Proof
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
-from dpconvex.privacy.guarantees import together
-from dpconvex.privacy.summation import MANY_ROWS, most_summed_rows, relative_sum_error, summation_error
+from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm, Proof, compose_gaussian, compose_pure
+from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.guarantees import compose
+from dpconvex.privacy.rounding_errors import MANY_ROWS, most_summed_rows, relative_sum_error, summation_error
+from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
+from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.types import Array
 
-__all__ = [
-    "KINDS",
-    "Query",
-    "largest_cancellation",
-    "pack_symmetric",
-    "prove_sums",
-    "symmetric_entries",
-    "unpack_symmetric",
-]
-
-
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
+STATISTICS = ("target", "label", "length", "residual", "margin", "distance")
+SCORES = ("residual", "lost squares")
 
 _ROUNDING_SHARE = 1e-3  # of a vector's sensitivity: what rounding of its sum may add to it
+
+_REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
+_KERNELS = (EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel)
+_SMALLEST, _LARGEST = 1e-100, 1e100  # of slopes: products with lengths neither under- nor overflow
+#: How rows of norm l count beyond the norm c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
+#: times the largest one.
+WEIGHTINGS = ("weight", "square", "clip")
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,9 @@ class Query:
     Notes
     -----
     Privacy: let k be the number of rows that change at once, and c = 2 under replace-one and 1 under
-    add-or-remove-one. Votes of a row lie in [0, 1], those of a person's rows sum to at most 1, and an ignored row has
-    the vote 0: what a record adds lies in the convex hull of 0 and of what a whole row adds, so that every bound below
-    holds for rows, people and ignored rows alike.
+    add-or-remove-one. Weights of a row lie in [0, 1], those of a person's rows sum to at most 1, and an ignored row has
+    the weight 0: what a record adds lies in the convex hull of 0 and of what a whole row adds, so that every bound
+    below holds for rows, people and ignored rows alike.
 
     ============== ================================================= ==============================
     kind           one record adds                                   sensitivity
@@ -76,7 +82,7 @@ class Query:
 
     Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label, the matrices of the
     labels stacked, the same holds without the last term. Rounding: two computed sums err everywhere, see
-    :func:`largest_cancellation` and :func:`dpconvex.privacy.summation.summation_error`.
+    :func:`largest_cancellation` and :func:`dpconvex.privacy.rounding_errors.summation_error`.
 
     Examples
     --------
@@ -117,14 +123,14 @@ class Query:
         """Return how far, in l2 norm, the sum over one of two neighbouring tables is from that over the other."""
         many, changed = records.rows_per_person, records.changed_records
         if self.kind == "count":
-            # The product of a level with the number of votes, and the difference, are rounded once each.
+            # The product of a level with the sum of weights, and the difference, are rounded once each.
             number = most_summed_rows(records.n_samples, records.neighbors)
             return many * (1.0 + (number * 2.0**-51 if records.ignored_rows else 0.0))
         if self.kind == "histogram":
             return many * math.sqrt(changed * self.bound)
         if self.kind == "second moments":
             size = most_summed_rows(records.n_samples, records.neighbors)
-            error = summation_error(size, records.dimension, self.bound**2, votes=records.people)
+            error = summation_error(size, records.dimension, self.bound**2, people=records.people)
             return many * math.sqrt(changed) * self.bound**2 + 2 * error
         size = records.dimension if self.kind == "vector" else 1
         return many * changed * self.bound * (1 + rounding_share(records, size))
@@ -133,12 +139,12 @@ class Query:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
         moved = self.sensitivity(records)
         std = released_scale(mu / math.sqrt(uses), moved, self.dimension)
-        return NoiseTerm("gaussian", std, moved, self.dimension, "sum", uses, kind=self.kind, bound=self.bound)
+        return NoiseTerm("gaussian", std, moved, self.dimension, "sum", uses, query=self.kind, record_bound=self.bound)
 
 
 def query_of(term: NoiseTerm) -> Query:
     """Return the query that a term of a certificate states."""
-    return Query(term.kind, term.bound, term.dimension)
+    return Query(term.query, term.record_bound, term.dimension)
 
 
 def rounding_share(records: Bounds, size: int | None = None) -> float:
@@ -210,7 +216,141 @@ def prove_sums(certificate: Certificate) -> Proof:
     relation = records.neighbors.replace("_", "-")
     laws = {term.distribution for _, term in terms}
     if laws == {"l2-laplace"}:
-        pure = pure_total(term for _, term in terms)
-        return Proof(together(pure, certificate.problems), f"Composition of released sums, {relation}")
-    total = gaussian_total(term for _, term in terms)
-    return Proof(together(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}")
+        pure = compose_pure(term for _, term in terms)
+        return Proof(compose(pure, certificate.problems), f"Composition of released sums, {relation}")
+    total = compose_gaussian(term for _, term in terms)
+    return Proof(compose(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}")
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number of every record that may be counted.
+
+    By name: the target; -1 for a positive label and 0 for others; the base-2 logarithm of a row's norm ("length") in
+    coordinates; residual ``y - z`` or margin ``z = x . theta`` at public or released coefficients theta of mapped rows;
+    the base-2 logarithm of the distance ``|z - centre|``.
+    """
+
+    name: str
+    theta: ArrayLike | None = None
+    centre: float = 0.0
+    coordinates: Coordinates | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number of every record, at most 1 in size, that may be summed; theta, limit and centre are public or released.
+
+    "residual" is ``clip((y - z) / limit, -1, 1)`` with the margin ``z = x . theta``; "lost squares" is how much larger
+    the squared residual of z is than that of ``centre``, in units of ``limit^2``, within [-1, 1] and in steps of 1/64.
+    """
+
+    name: str
+    theta: ArrayLike
+    limit: float
+    centre: float = 0.0
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The slope of a loss, less a constant part: what a record's row is multiplied by in a released sum.
+
+    None stands for the slope 1 or, ``by_label``, for the label. The offset is taken off the slope as a function of
+    residual or margin; ``weighting`` says how long rows count, see `WEIGHTINGS`.
+    """
+
+    loss: PointwiseLoss | None
+    offset: float = 0.0
+    weighting: str = "weight"
+    by_label: bool = False
+
+    @property
+    def largest(self) -> float:
+        """Largest size of the slope."""
+        if self.loss is None:
+            return 1.0
+        if not self.offset:
+            return float(self.loss.lipschitz)
+        low, high = self.loss.slope_range
+        return max(abs(low - self.offset), abs(high - self.offset))
+
+    def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
+        """Return the weighted slopes of a block, none beyond its bound; what is not a number counts as 0."""
+        if self.loss is None:
+            return (w * np.clip(y, -1.0, 1.0) if self.by_label else w,)
+        slopes = self.loss.gradient(y, z)
+        if self.offset:
+            slopes = slopes + self.offset if self.loss.kind == "residual" else slopes - self.offset * y
+        largest = self.largest * w if self.weighting == "clip" else self.largest
+        limited = np.clip(np.nan_to_num(slopes), -largest, largest)
+        return (limited if self.weighting == "clip" else w * limited,)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The number of every record by whose square second moments are weighted.
+
+    By kind, with L and B the loss's bounds: "slope" ``w l' / L``, "curvature" ``sqrt(w l'' / B)``, or "inside",
+    ``sqrt(w)`` for residuals of at most ``width`` and 0 for others. ``weighting`` is "weight" or "square".
+    """
+
+    kind: str
+    loss: PointwiseLoss | None = None
+    width: float = 0.0
+    weighting: str = "weight"
+
+    def __call__(self, y: Array, z: Array, w: Array) -> Array:
+        """Return the factors of a block."""
+        if self.loss is None:
+            return np.where(np.abs(y - z) <= self.width, np.sqrt(w), 0.0)
+        if self.kind == "slope":
+            return np.asarray(w * self.loss.gradient(y, z) / self.loss.lipschitz)
+        return np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness)
+
+
+def registered_slope(slope: Slope, stated: object) -> Slope:
+    """Return a slope made anew from plain data, or raise: no subclass, no function of the caller."""
+    if slope.weighting not in WEIGHTINGS:
+        raise ValueError(
+            f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {slope.weighting!r} instead."
+        )
+    loss = None if slope.loss is None else _registered_loss(slope.loss, stated)
+    own = Slope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
+    if not _SMALLEST <= own.largest <= _LARGEST:
+        raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
+    return own
+
+
+def registered_factor(factor: Factor, stated: object) -> Factor:
+    """Return a factor made anew from plain data, or raise."""
+    if factor.weighting not in ("weight", "square"):
+        raise ValueError(f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead.")
+    weighting = str(factor.weighting)
+    if factor.kind == "inside":
+        return Factor("inside", None, float(factor.width), weighting)
+    if factor.kind not in ("slope", "curvature") or factor.loss is None:
+        raise ValueError(
+            f"A factor must be the slope or curvature of a loss, or 'inside'. Got {factor.kind!r} instead."
+        )
+    return Factor(str(factor.kind), _registered_loss(factor.loss, stated), 0.0, weighting)
+
+
+def _registered_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
+    """Return a loss of the library made anew from its numbers, or the one that the certificate states."""
+    if loss is stated:
+        return loss
+    inner = loss.loss if type(loss) is ConvolvedLoss else loss
+    if type(loss) is ConvolvedLoss and type(loss.kernel) not in _KERNELS:
+        raise TypeError(
+            "The kernel of a released sum's slope must be one of dpconvex.smoothing. "
+            f"Got {type(loss.kernel).__name__} instead."
+        )
+    if type(inner) not in _REGISTERED and inner is not stated:
+        raise TypeError(
+            "The slope of a released sum must be that of a loss of dpconvex.losses or of the certificate. "
+            f"Got {type(inner).__name__} instead."
+        )
+    if type(inner) not in _REGISTERED:
+        own = cast(ConvolvedLoss, loss)
+        return ConvolvedLoss(inner, rebuild(describe(own.kernel)), float(own.bandwidth))
+    return cast(PointwiseLoss, rebuild(describe(loss)))

@@ -6,11 +6,11 @@ drawn. Whoever holds the handle may ask what he likes: he cannot learn more than
 
 Why an answer has the sensitivity of its query:
 
-1. What a record adds is computed from its own row, target and vote, public numbers, and the question, row by row in an
-   order of operations that is the same whatever the other records are.
-2. It is limited to the stated bound: rows by their own length, rounded up; slopes by their largest size; numbers to
+1. What a record adds is computed from its own row, target and weight, public numbers and the question, row by row in
+   an order of operations that is the same whatever the other records are.
+2. It is limited to the stated bound: rows by their own norm, rounded up; slopes by their largest size; numbers to
    their range; counts and bins by construction.
-3. Votes multiply it: of one row at most 1, of a person's rows together at most 1, of ignored rows 0.
+3. Weights multiply it: of one row at most 1, of a person's rows together at most 1, of ignored rows 0.
 4. The sum's rounding is paid for (:func:`dpconvex.core.queries.largest_cancellation`), which is why coordinates in
    which digits would be lost are refused.
 """
@@ -21,113 +21,72 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.coordinates import Coordinates, RowLengths, cancellation, row_lengths
-from dpconvex.core.queries import Query, largest_cancellation, pack_symmetric, prove_sums, unpack_symmetric
-from dpconvex.core.slopes import Factor, Slope, registered_factor, registered_slope
-from dpconvex.engine.accurate_products import MomentSums
-from dpconvex.engine.blocks import by_nonzeros, row_margins
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.core.queries import (
+    SCORES,
+    STATISTICS,
+    Factor,
+    Query,
+    Score,
+    Slope,
+    Statistic,
+    largest_cancellation,
+    pack_symmetric,
+    prove_sums,
+    registered_factor,
+    registered_slope,
+    symmetric_entries,
+    unpack_symmetric,
+)
+from dpconvex.core.records import Coordinates, RowNorms, cancellation, row_norms
+from dpconvex.engine.block_products import by_nonzeros, row_margins
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse_moments import MomentSums
+from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import CertificateError
-from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
-
-__all__ = ["Answers", "PrivateRows", "Score", "Statistic", "finite_numbers", "positive_number"]
-
-
-STATISTICS = ("target", "label", "length", "residual", "margin", "distance")
-SCORES = ("residual", "lost squares")
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
 _TINY = 1e-300  # added to distances, whose logarithms are counted
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """A number of every record that may be counted.
-
-    Parameters
-    ----------
-    name : {"target", "label", "length", "residual", "margin", "distance"}
-        The target; -1 for a positive label and 0 for others; the base-2 logarithm of a row's length in coordinates;
-        ``y - z`` or ``z`` with margins ``z = x . theta``; the base-2 logarithm of ``|z - centre|``.
-    theta : array, optional
-        Public or released coefficients of mapped rows.
-    centre : float, default=0
-        Of distances.
-    coordinates : Coordinates, optional
-        Of lengths.
-    """
-
-    name: str
-    theta: ArrayLike | None = None
-    centre: float = 0.0
-    coordinates: Coordinates | None = None
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number of every record, at most 1 in size, that may be summed.
-
-    Parameters
-    ----------
-    name : {"residual", "lost squares"}
-        ``clip((y - z) / limit, -1, 1)``; or how much larger the squared residual of z is than that of ``centre``, in
-        units of ``limit^2``, within [-1, 1] and in steps of 1/64.
-    theta : array
-        Public or released coefficients of mapped rows.
-    limit : float
-        Public or released.
-    centre : float, default=0
-        Prediction that the margin is compared with.
-    """
-
-    name: str
-    theta: ArrayLike
-    limit: float
-    centre: float = 0.0
-
-
-@dataclass(eq=False)
 class Answers:
-    """The terms of a certificate, how often each was used, and the gate behind which noise is added.
+    """The terms that a certificate allows, how often each was used, and the gate behind which noise is added."""
 
-    Parameters
-    ----------
-    terms : mapping of str to NoiseTerm
-        What the certificate allows.
-    noise : NoiseSource
-        Where noise comes from.
-    """
+    def __init__(self, terms: Mapping[str, NoiseTerm], noise: NoiseSource) -> None:
+        self.terms, self.noise = terms, noise
+        self.used: dict[str, int] = {}
+        self._lock = threading.Lock()
 
-    terms: Mapping[str, NoiseTerm]
-    noise: NoiseSource
-    used: dict[str, int] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def claim(
+        self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None, record_bound: float = 0.0
+    ) -> NoiseTerm:
+        """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default.
 
-    def claim(self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None) -> NoiseTerm:
-        """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default."""
+        A record adds at most ``record_bound``; 0 where the sum is clipped to the bound that the term states.
+        """
         if type(name) is not str or name not in self.terms:
             raise CertificateError(f"The certificate states no release {name!r}.")
         term = self.terms[name]
-        if term.kind not in kinds:
+        if term.query not in kinds:
             raise CertificateError(
-                f"The certificate's {name!r} is {term.kind or 'no sum'!r}, not {kinds[0] or 'no sum'!r}."
+                f"The certificate's {name!r} is {term.query or 'no sum'!r}, not {kinds[0] or 'no sum'!r}."
             )
         if dimension is not None and term.dimension != dimension:
             raise CertificateError(
                 f"The certificate's {name!r} has {term.dimension} numbers, but the question has {dimension}."
             )
+        if record_bound and term.record_bound < record_bound:
+            raise CertificateError(f"The certificate's {name!r} is for records that add less.")
         with self._lock:
             used = self.used.get(name, 0)
             if used >= term.releases:
@@ -150,6 +109,7 @@ class Answers:
 
 
 Method = TypeVar("Method", bound=Callable[..., object])
+Made = TypeVar("Made")
 
 
 def _question(method: Method) -> Method:
@@ -157,7 +117,7 @@ def _question(method: Method) -> Method:
 
     @functools.wraps(method)
     def answer(self: PrivateRows, *asked: object, **more: object) -> object:
-        with self._kept.lock, np.errstate(all="ignore"), warnings.catch_warnings():
+        with self._cache.lock, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return method(self, *asked, **more)
 
@@ -165,26 +125,11 @@ def _question(method: Method) -> Method:
 
 
 class PrivateRows:
-    """A handle on the rows of a linear model.
+    """A handle on the rows of a linear model: which questions may be asked, how often and with which noise is stated.
 
-    Parameters
-    ----------
-    targets : sequence of engines
-        The same mapped rows with each of their targets; the handle is on the first.
-    certificate : Certificate
-        Which questions may be asked, how often, and with which noise.
-    noise : NoiseSource
-        Where noise comes from.
+    ``targets`` are the same mapped rows with each of their targets; the handle is on the first. ``bounds`` and
+    ``terms``, the facts of the records and the terms of the certificate, are public.
 
-    Attributes
-    ----------
-    bounds : LinearBounds
-        Public facts of the records.
-    terms : mapping of str to NoiseTerm
-        What the certificate states: public.
-
-    Notes
-    -----
     Privacy: all answers together have the guarantee that :func:`~dpconvex.core.queries.prove_sums` composes from the
     stated terms, whatever is asked and in whatever order. Arguments are copied to plain arrays of numbers first.
     """
@@ -197,7 +142,7 @@ class PrivateRows:
         self._answers = Answers(self.terms, noise)
         self._targets, self._rows = tuple(targets), targets[0]
         self._size: int | None = None  # of a part
-        self._kept = _Kept()
+        self._cache = _Cache()
 
     def target(self, number: int) -> PrivateRows:
         """Return the handle on the same rows with another of their targets."""
@@ -229,7 +174,7 @@ class PrivateRows:
         # Only where rows may be ignored is the rounding of a centred count paid for.
         level = min(max(_number(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
         exact = self._counter(statistic, level)(_number(point))
-        if term.kind == "count":
+        if term.query == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
         vector = np.zeros(term.dimension)
@@ -239,7 +184,7 @@ class PrivateRows:
     def count_std(self, name: str) -> float:
         """Return the standard deviation of the noise of :meth:`count`."""
         term = self.terms[name]
-        return term.scale if term.kind == "count" else term.scale / self._count_unit(term)
+        return term.scale if term.query == "count" else term.scale / self._count_unit(term)
 
     def _count_unit(self, term: NoiseTerm) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
@@ -252,43 +197,39 @@ class PrivateRows:
         """
         inner = np.unique(finite_numbers(edges))
         bins = inner.size + 1
-        term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1))
-        if term.bound < 1:
-            raise CertificateError(f"The certificate's {name!r} is for less than one histogram.")
+        term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            places = np.searchsorted(inner, value(y, w), side="right")
+            found = np.searchsorted(inner, value(y, w), side="right")
             if by_label:
-                places = places + bins * (y > 0)
-            return (np.asarray(np.bincount(places, v, minlength=term.dimension), np.float64),)
+                found = found + bins * (y > 0)
+            return (np.asarray(np.bincount(found, v, minlength=term.dimension), np.float64),)
 
         (exact,) = rows.sum_targets(part)
         counts = self._answers.release(term, exact)
         return counts.reshape(2, bins) if by_label else counts
 
     @_question
-    def column_octaves(self, name: str, above: int, octaves: int) -> Array:
-        """Return in which signed octave below ``2^above`` the values of every column lie, plus noise.
+    def column_octaves(self, name: str, max_octave: int, octaves: int) -> Array:
+        """Return in which signed octave below ``2^max_octave`` the values of every column lie, plus noise.
 
         A column has ``2 octaves + 1`` bins: from large negative values to large positive ones, with zeros and what is
         smaller than all octaves in the middle.
         """
-        above, bins = int(above), 2 * int(octaves) + 1
+        top, bins = int(max_octave), 2 * int(octaves) + 1
         lead, columns, rows = self._lead, self.bounds.n_features, self._own_rows
-        term = self._answers.claim(name, ("histogram",), bins * columns)
-        if term.bound < columns:
-            raise CertificateError(f"The certificate's {name!r} is for fewer columns.")
+        term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
-        @by_nonzeros(lambda rows: (rows.octave_counts(bins, above).ravel(),))
+        @by_nonzeros(lambda rows: (rows.octave_counts(bins, top).ravel(),))
         def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-            from dpconvex.engine.mapping import count_octaves
+            from dpconvex.engine.dense_kernels import count_octaves
 
             counts = np.zeros((columns, bins))
-            count_octaves(block, _votes(w, v), lead, above, counts)
+            count_octaves(block, _row_weights(w, v), lead, top, counts)
             return (counts.ravel(),)
 
-        (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
+        (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
         return self._answers.release(term, exact).reshape(columns, bins)
 
     @_question
@@ -298,13 +239,13 @@ class PrivateRows:
         """Return ``sum_i s_i u_i`` over records, no term longer than ``bound * unit``, plus noise of ``std * unit``.
 
         u are rows in the coordinates, s slopes at the margins of ``theta``; rows longer than ``bound * unit`` over the
-        largest slope count less, as the slope says.
+        largest slope count less, by the slope's weighting.
         """
         slope = registered_slope(slope, self.bounds.loss)
         frame, unit = self._checked(coordinates), positive_number(unit)
         point = finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
-        rows = self._weighted(frame, slope.weighting, term.bound * unit / slope.largest)
+        rows = self._weighted(frame, slope.weighting, term.record_bound * unit / slope.largest)
         if slope.loss is not None and slope.loss.kind == "margin":
             rows = rows.with_labels()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)
@@ -326,9 +267,7 @@ class PrivateRows:
         """
         frame, radius = self._checked(coordinates), positive_number(radius)
         size = self.bounds.dimension
-        term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2)
-        if term.bound != 1:
-            raise CertificateError(f"The certificate's {name!r} is not for vectors of length 1.")
+        term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
         if factor is None:
             exact = _moment_sums(self._measured(frame), frame, radius)
         else:
@@ -340,9 +279,7 @@ class PrivateRows:
     @_question
     def limited_sum(self, name: str, score: Score) -> float:
         """Return the sum of a score over records, plus noise."""
-        term = self._answers.claim(name, ("limited sum",), 1)
-        if term.bound < 1:
-            raise CertificateError(f"The certificate's {name!r} is for smaller scores.")
+        term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
         limit, centre = positive_number(score.limit), _number(score.centre)
         if score.name not in SCORES:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
@@ -369,7 +306,10 @@ class PrivateRows:
     @property
     def _own_rows(self) -> Rows:
         """The rows of this view."""
-        return self._rows if self._size is None else self._kept.part(self._rows, self._size)
+        rows, size = self._rows, self._size
+        if size is None:
+            return rows
+        return self._cache.last(("part", id(rows), size), None, lambda: rows.part(size))
 
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which sums keep their digits; raise for others."""
@@ -377,34 +317,49 @@ class PrivateRows:
         matrix = finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
-        # How bounds of lengths are computed depends on the number of rows, which must be public for that.
+        # How bounds of norms are computed depends on the number of rows, which must be public for that.
         public = self.bounds.neighbors == "replace_one" and not self.bounds.people
         public = public and self.bounds.rows_per_person == 1
-        excess = min(max(float(coordinates.excess), 0.0), 1.0) if public else 0.0
-        added = abs(_number(coordinates.added_length))
-        own = Coordinates(matrix, self._lead, excess, added)
-        return self._kept.coordinates(own, largest_cancellation(self.bounds))
+        slack = min(max(float(coordinates.norm_slack), 0.0), 1.0) if public else 0.0
+        own = Coordinates(matrix, self._lead, slack, abs(_number(coordinates.constant_norm)))
+
+        def check() -> Coordinates:
+            if not cancellation(matrix) <= largest_cancellation(self.bounds):
+                raise ValueError("In these coordinates sums of rows would lose their digits.")
+            return own
+
+        return self._cache.last("coordinates", _key(own), check)
 
     def _measured(self, frame: Coordinates) -> Rows:
-        """Return rows with their lengths in place of weights."""
-        lengths, key = RowLengths(frame), ("length", *_key(frame))
-        if self._size is not None and not self._kept.holds(key):
-            # A part alone is asked for: lengths of all rows would take longer.
-            return self._kept.alone((*key, id(self._rows), self._size), lambda: self._own_rows.reweighted(lengths))
-        return self._kept.rows(self, key, lambda: self._targets[0].reweighted(lengths))
+        """Return rows with their norms in place of weights."""
+        norms = RowNorms(frame)
+        return self._reweighted(("norm", *_key(frame)), lambda view: view._own_rows.reweighted(norms))
 
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
         """Return rows with the weights of a slope in place of their own."""
-        key, whole = (weighting, limit, *_key(frame)), self.target(0)
         weights = _Weights(weighting, limit)
-        if self._size is not None and not self._kept.holds(key):
-            # A part alone is asked for: weights of all rows would take longer.
-            return self._kept.alone((*key, id(self._rows), self._size), lambda: self._measured(frame).rescaled(weights))
+        key = (weighting, limit, *_key(frame))
+        return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
 
-        def weigh() -> Rows:
-            return whole._measured(frame).rescaled(weights)
+    def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
+        """Return the rows of this view with other weights, made once for all rows of the first target.
 
-        return self._kept.rows(self, key, weigh)
+        Where a part alone is asked for, its weights are made: those of all rows would take longer.
+        """
+        place = id(self._rows), self._size
+        if self._size is not None and not self._cache.holds("weights", key):
+            return self._cache.last("weights of a part", (*key, *place), lambda: make(self))
+
+        def weigh() -> tuple[Rows, dict[tuple[int, int | None], Rows]]:
+            return make(self.target(0)), {}
+
+        whole, views = self._cache.last("weights", key, weigh)
+        if place not in views:
+            rows = whole
+            if self._rows is not self._targets[0]:
+                rows = cast(MemoryRows, self._rows).with_weights(cast(MemoryRows, whole).weights)
+            views[place] = rows if self._size is None else rows.part(self._size)
+        return views[place]
 
     def _valued(self, statistic: Statistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
         """Return rows, and the function of their targets and weights that a statistic is."""
@@ -445,84 +400,52 @@ class PrivateRows:
             rows, value = self._valued(statistic)
             return rows.counter(value, level)
 
-        return self._kept.counter(key, make)
+        self._cache.free_unless("counter", key)  # its values are freed before others are computed
+        return self._cache.last("counter", key, make)
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights of rows by their length: see :data:`dpconvex.core.slopes.WEIGHTINGS`."""
+    """Weights of rows by their norm: see :data:`dpconvex.core.queries.WEIGHTINGS`."""
 
     weighting: str
     limit: float
 
-    def __call__(self, lengths: Array) -> Array:
+    def __call__(self, norms: Array) -> Array:
         if self.weighting == "clip":
-            return np.asarray(self.limit / lengths)
-        weights = np.minimum(1.0, self.limit / lengths)
+            return np.asarray(self.limit / norms)
+        weights = np.minimum(1.0, self.limit / norms)
         return np.asarray(weights**2 if self.weighting == "square" else weights)
 
 
 def _key(frame: Coordinates) -> tuple[bytes, float, float]:
-    return frame.matrix.tobytes(), frame.excess, frame.added_length
+    return frame.matrix.tobytes(), frame.norm_slack, frame.constant_norm
 
 
-class _Kept:
-    """What was computed for the last question and may serve the next: coordinates, weights of rows, a counter."""
+class _Cache:
+    """Results for the last question that may serve the next: coordinates, weights of rows, a counter, parts of rows."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._frame: tuple[object, Coordinates] | None = None
-        self._whole: tuple[object, Rows] | None = None
-        self._views: dict[tuple[int, int | None], Rows] = {}
-        self._alone: tuple[object, Rows] | None = None
-        self._parts: dict[tuple[int, int], Rows] = {}
-        self._count: tuple[object, Callable[[float], float]] | None = None
+        self._last: dict[object, tuple[object, Any]] = {}
 
-    def coordinates(self, frame: Coordinates, most: float) -> Coordinates:
-        """Return coordinates after a check that sums in them keep their digits."""
-        key, kept = _key(frame), self._frame
-        if kept is None or kept[0] != key:
-            if not cancellation(frame.matrix) <= most:
-                raise ValueError("In these coordinates sums of rows would lose their digits.")
-            kept = self._frame = key, frame
-        return kept[1]
+    def holds(self, slot: object, key: object) -> bool:
+        """Return whether a slot holds the result of this key."""
+        return slot in self._last and self._last[slot][0] == key
 
-    def holds(self, key: object) -> bool:
-        """Return whether all rows have the weights of this key."""
-        return self._whole is not None and self._whole[0] == key
+    def free_unless(self, slot: object, key: object) -> None:
+        """Free a slot that holds the result of another key."""
+        if not self.holds(slot, key):
+            self._last.pop(slot, None)
 
-    def rows(self, view: PrivateRows, key: object, make: Callable[[], Rows]) -> Rows:
-        """Return the rows of a view with other weights, made once for all rows of the first target."""
-        if not self.holds(key):
-            whole = make()
-            self._whole, self._alone, self._views = (key, whole), None, {}
-        assert self._whole is not None
-        place = id(view._rows), view._size
-        if place not in self._views:
-            rows = self._whole[1]
-            if view._rows is not view._targets[0]:
-                rows = cast(MemoryRows, view._rows).with_weights(cast(MemoryRows, rows).weights)
-            self._views[place] = rows if view._size is None else rows.part(view._size)
-        return self._views[place]
-
-    def alone(self, key: object, make: Callable[[], Rows]) -> Rows:
-        """Return a part of the rows with other weights, of which the rest of the rows has none."""
-        if self._alone is None or self._alone[0] != key:
-            self._alone = key, make()
-        return self._alone[1]
-
-    def part(self, rows: Rows, size: int) -> Rows:
-        """Return a part of the rows."""
-        if (id(rows), size) not in self._parts:
-            self._parts[id(rows), size] = rows.part(size)
-        return self._parts[id(rows), size]
-
-    def counter(self, key: object, make: Callable[[], Callable[[float], float]]) -> Callable[[float], float]:
-        """Return the counter of a statistic."""
-        if self._count is None or self._count[0] != key:
-            self._count = None  # its values are freed before others are computed
-            self._count = key, make()
-        return self._count[1]
+    def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
+        """Return the result of a key, which stays in its slot until another one is asked for."""
+        if not self.holds(slot, key):
+            made = make()
+            if slot == "weights":  # of all rows: those of a part are needed no more
+                self._last.pop("weights of a part", None)
+            self._last[slot] = key, made
+        return cast(Made, self._last[slot][1])
 
 
 def _number(value: float) -> float:
@@ -548,33 +471,33 @@ def finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
     return np.clip(np.nan_to_num(copied, nan=0.0), -_LARGEST, _LARGEST)
 
 
-def _votes(w: Array, v: Array | None) -> Array:
-    """Return votes of rows by their weights: ignored rows, of weight 0, have none."""
+def _row_weights(w: Array, v: Array | None) -> Array:
+    """Return the weights of rows in sums, or 1: those of ignored rows, whose influence weight is 0, are 0."""
     present = np.asarray(w > 0, dtype=np.float64)
     return present if v is None else present * v
 
 
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
+    """Return the weighted sum of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
     @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
-        lengths = row_lengths(shortened, 0.0 if frame.lead else frame.added_length)
+        lengths = row_norms(shortened, 0.0 if frame.lead else frame.constant_norm)
         factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
         shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
+    (sums,) = measured.sum_weighted(part) if measured.has_row_weights else measured.sum(part)
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
-        matrix = frame.matrix if frame.stretches is None else frame.stretches
+        matrix = frame.matrix if frame.diagonal is None else frame.diagonal
         return sums.mapped(matrix, measured.n_rows)
     return np.asarray(sums)
 
 
 def _product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: Factor) -> Array:
-    """Return the sum over votes of ``f^2 u u^T / radius^2`` of placed rows u.
+    """Return the weighted sum of ``f^2 u u^T / radius^2`` of placed rows u.
 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.
     """
@@ -582,9 +505,26 @@ def _product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, f
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         factors = np.nan_to_num(factor(y, row_margins(block, theta), w))
         vectors = frame.place(block)
-        factors = np.minimum(np.abs(factors) / radius, 1 / row_lengths(vectors))
+        factors = np.minimum(np.abs(factors) / radius, 1 / row_norms(vectors))
         vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (vectors.T @ vectors,)
 
-    (total,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
+    (total,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
     return np.asarray(total)
+
+
+class PrivateMatrices:
+    """A handle on the records of a structured objective, which are matrices of bounded operator norm.
+
+    Privacy: a record adds a vector of norm at most ``bounds.whole_lipschitz``, whatever the coefficients.
+    """
+
+    def __init__(self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource) -> None:
+        self.bounds, self.terms = certificate.bounds, certificate.noise
+        self._objective, self._answers = objective, Answers(certificate.noise, noise)
+
+    def gradient_sum(self, name: str, theta: ArrayLike) -> Array:
+        """Return the sum of the records' gradients at ``theta``, plus noise."""
+        term = self._answers.claim(name, ("vector",), self.bounds.dimension, self.bounds.whole_lipschitz)
+        point = finite_numbers(theta, self.bounds.dimension)
+        return self._answers.release(term, self._objective.gradient_sum(point))

@@ -1,7 +1,6 @@
-"""Where sums over rows are computed."""
+"""Engines: sums over rows in memory, by non-zeros, or on a cluster."""
 
-from dpconvex.engine.failures import ClusterLostError, EngineError, SourceChangedError
-from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.rows import RowMap
+from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.rows import ClusterLostError, EngineError, RowMap, SourceChangedError
 
 __all__ = ["ClusterLostError", "EngineError", "MemoryRows", "RowMap", "SourceChangedError"]

@@ -1,4 +1,4 @@
-"""How a raw row becomes a bounded row: public facts only."""
+"""Interface of the engines, and the public map from a raw row to a bounded row."""
 
 from __future__ import annotations
 
@@ -13,25 +13,42 @@ import numpy.typing as npt
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.memory import MemoryRows
+    from dpconvex.engine.dense_rows import MemoryRows
 
-__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums", "VoteFunction"]
-
-Places = npt.NDArray[np.int64]
-Raw = npt.NDArray[Any]  # rows as they were given: of any real dtype
+RowIndices = npt.NDArray[np.int64]
+RawRows = npt.NDArray[Any]  # rows as they were given: of any real dtype
 #: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever can be added.
 Sums = tuple[Any, ...]
 #: The same while it is being added up.
 Partial = list[Any]
-#: Of a block of rows, or of their margins, with targets and weights.
+#: Of a block of rows, or of their margins, with targets and influence weights.
 RowFunction = Callable[[Array, Array, Array], Sums]
-#: Of a block of rows with targets, weights and votes.
-VoteFunction = Callable[[Array, Array, Array, Array], Sums]
+#: Of a block of rows with targets, influence weights and row weights.
+WeightedRowFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
-# In units of the influence bound: where columns without bounds are clipped when rows are weighted, if they are taken to
-# be of order 1, and if their size is found privately.
-CLIP_LIMIT, RAW_FARTHEST = 10.0, 2.0**40
+#: Where columns without bounds are clipped when rows are weighted, in units of the influence bound: if they are taken to
+#: be of order 1, and if their size is found privately.
+CLIP_LIMIT, RAW_CLIP_LIMIT = 10.0, 2.0**40
+
+
+class EngineError(RuntimeError):
+    """The rows cannot be summed to the end; the message says what happened, and nothing about the rows."""
+
+
+class ClusterLostError(EngineError):
+    """The cluster has no scheduler or no workers any more."""
+
+
+class SourceChangedError(EngineError):
+    """A partition is not what it was when it was checked."""
+
+    def __init__(
+        self,
+        message: str = "The data changed during the fit: a partition that was read again is not the one that was "
+        "checked first. Read from sources that stay as they are, and give the same numbers every time.",
+    ) -> None:
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -82,40 +99,32 @@ class RowMap:
     scale: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.n_features < 1:
-            raise ValueError(
-                f"The 'n_features' parameter of RowMap must be at least 1. Got {self.n_features!r} instead."
-            )
-        if not (self.row_norm > 0 and math.isfinite(self.row_norm)):
-            raise ValueError(
-                f"The 'row_norm' parameter of RowMap must be positive and finite. Got {self.row_norm!r} instead."
-            )
-        if self.influence not in ("weight", "shorten"):
-            raise ValueError(
-                f"The 'influence' parameter of RowMap must be 'weight' or 'shorten'. Got {self.influence!r} instead."
-            )
+        for name, allowed, right in (
+            ("n_features", "at least 1", self.n_features >= 1),
+            ("row_norm", "positive and finite", 0 < self.row_norm < math.inf),
+            ("influence", "'weight' or 'shorten'", self.influence in ("weight", "shorten")),
+        ):
+            if not right:
+                raise ValueError(
+                    f"The '{name}' parameter of RowMap must be {allowed}. Got {getattr(self, name)!r} instead."
+                )
         if (self.low is None) != (self.high is None):
             raise ValueError(
                 "The 'low' and 'high' parameters of RowMap must be given together. Got only one of them instead."
             )
         object.__setattr__(self, "row_norm", float(self.row_norm))
-        self._fill("low", None)
-        self._fill("high", None)
-        self._fill("shift", 0.0)
-        self._fill("scale", 1.0)
+        for name, default in (("low", None), ("high", None), ("shift", 0.0), ("scale", 1.0)):
+            given = getattr(self, name)
+            values = default if given is None else given
+            if values is not None:
+                columns = np.broadcast_to(np.asarray(values, dtype=np.float64), self.n_features)
+                object.__setattr__(self, name, tuple(columns.tolist()))
         if self.low is not None and self.high is not None:
-            finite = all(map(math.isfinite, self.low)) and all(map(math.isfinite, self.high))
+            finite = all(map(math.isfinite, (*self.low, *self.high)))
             if not finite or any(a > b for a, b in zip(self.low, self.high, strict=True)):
                 raise ValueError(
                     "The bounds of RowMap must be finite with low <= high in every column. Got other bounds instead."
                 )
-
-    def _fill(self, name: str, default: float | None) -> None:
-        values = getattr(self, name)
-        if values is None and default is None:
-            return
-        filled = np.broadcast_to(np.asarray(default if values is None else values, dtype=np.float64), self.n_features)
-        object.__setattr__(self, name, tuple(float(value) for value in filled))
 
     @classmethod
     def from_bounds(
@@ -152,18 +161,11 @@ class RowMap:
         low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features) for bound in feature_bounds)
         holds_zero = (low <= 0) & (high >= 0)
         shift = np.where(holds_zero, 0.0, low / 2 + high / 2)
-        reach = np.where(holds_zero, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
-        scale = np.divide(1.0, reach, out=np.zeros(n_features), where=reach > 0)
-        return cls(
-            n_features,
-            math.sqrt(n_features) if row_norm is None else row_norm,
-            fit_intercept,
-            "weight",
-            tuple(low.tolist()),
-            tuple(high.tolist()),
-            tuple(shift.tolist()),
-            tuple(scale.tolist()),
-        )
+        half_width = np.where(holds_zero, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
+        scale = np.divide(1.0, half_width, out=np.zeros(n_features), where=half_width > 0)
+        norm = math.sqrt(n_features) if row_norm is None else row_norm
+        columns = (tuple(column.tolist()) for column in (low, high, shift, scale))
+        return cls(n_features, norm, fit_intercept, "weight", *columns)
 
     def weighted(self, clip_limit: float = CLIP_LIMIT) -> RowMap:
         """Return the map that weights rows where this one, for want of bounds, shortens them.
@@ -203,11 +205,11 @@ class RowMap:
         With c = 1 (0 without intercept): ``max(c + U^2, c U/X + U X)`` for weighted rows with
         ``X >= U``, else ``c + min(U, X)^2``.
         """
-        constant, reach, bound = float(self.fit_intercept), self.max_norm, self.row_norm
-        inside = constant + min(bound, reach) ** 2
-        if self.influence == "shorten" or reach <= bound:
+        constant, longest, bound = float(self.fit_intercept), self.max_norm, self.row_norm
+        inside = constant + min(bound, longest) ** 2
+        if self.influence == "shorten" or longest <= bound:
             return inside
-        return max(inside, bound * (constant / reach + reach))
+        return max(inside, bound * (constant / longest + longest))
 
     @property
     def diameter(self) -> float:
@@ -261,7 +263,11 @@ class RowMap:
 
 
 class Rows(Protocol):
-    """What an engine offers: sums over mapped rows, and a part of the rows."""
+    """Sums over mapped rows, and parts of the rows, as every engine offers them.
+
+    A row has influence weights ``w``, which the row map gives or a fit replaces, and row weights ``v``, what it counts
+    for: 1, or less where rows are weighted or several are of one person.
+    """
 
     n_rows: int
     dim: int
@@ -269,14 +275,14 @@ class Rows(Protocol):
 
     @property
     def n_records(self) -> int:
-        """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
+        """Number of records that the rows are of: people, or the rows themselves."""
 
     @property
-    def voted(self) -> bool:
+    def has_row_weights(self) -> bool:
         """Whether rows may count for less than a whole one."""
 
     @property
-    def people_vote(self) -> bool:
+    def has_people(self) -> bool:
         """Whether several rows may be of one person."""
 
     @property
@@ -285,7 +291,7 @@ class Rows(Protocol):
 
     @property
     def own_weights(self) -> bool:
-        """Whether weights were given that take the place of those of the row map."""
+        """Whether influence weights were given that take the place of those of the row map."""
 
     @property
     def additions(self) -> int:
@@ -294,8 +300,8 @@ class Rows(Protocol):
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows."""
 
-    def sum_votes(self, function: VoteFunction) -> Sums:
-        """Add ``function(block, y, w, v)`` over all blocks of rows, v their votes."""
+    def sum_weighted(self, function: WeightedRowFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows."""
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
@@ -307,9 +313,9 @@ class Rows(Protocol):
         """Return about `rows` rows, spread over the data."""
 
     def part(self, rows: int) -> Rows:
-        """Return exactly `rows` rows, in short stretches spread over the data; or those of about so many people."""
+        """Return exactly `rows` rows, spread over the data; or those of about so many people."""
 
-    def take(self, indices: Places) -> MemoryRows:
+    def take(self, indices: RowIndices) -> MemoryRows:
         """Return the given rows in memory."""
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Rows:
@@ -322,10 +328,10 @@ class Rows(Protocol):
         """Return the same rows with their margins in place of weights."""
 
     def sum_targets(self, function: RowFunction) -> Sums:
-        """Add ``function(y, w, v)`` over stretches of targets, weights and votes."""
+        """Add ``function(y, w, v)`` over targets, given weights and row weights."""
 
     def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
-        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it.
+        """Return a function of a point: the row weights of rows whose number ``function(y, w)`` is below it.
 
-        Less ``level`` times all votes.
+        Less ``level`` times all row weights.
         """

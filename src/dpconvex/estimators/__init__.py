@@ -7,37 +7,40 @@ from dpconvex.on_demand import on_demand
 if TYPE_CHECKING:
     from dpconvex.estimators.auc import DPAUCClassifier
     from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
-    from dpconvex.estimators.l1_and_bowl import DPBowl, DPL1Link
-    from dpconvex.estimators.linear_regression import DPLinearRegression
-    from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
+    from dpconvex.estimators.linear import DPLinearRegression
     from dpconvex.estimators.newsvendor import DPNewsvendor
     from dpconvex.estimators.quantile import DPQuantileRegressor
-    from dpconvex.estimators.robust import DPRobustClassifier, DPRobustRegressor
-    from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
+    from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
+    from dpconvex.estimators.tilted_and_robust import (
+        DPRobustClassifier,
+        DPRobustRegressor,
+        DPTiltedClassifier,
+        DPTiltedRegressor,
+    )
     from dpconvex.estimators.top_rank import DPTopRankClassifier
-    from dpconvex.models.file import ModelFileError, load_model, save_model
+    from dpconvex.models.model_file import ModelFileError, load_model, save_model
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
             "DPAUCClassifier": "auc",
-            "DPBowl": "l1_and_bowl",
-            "DPL1Link": "l1_and_bowl",
-            "DPLinearRegression": "linear_regression",
+            "DPBowl": "structured",
+            "DPL1Link": "structured",
+            "DPLinearRegression": "linear",
             "DPLinearSVC": "classification",
             "DPLogisticRegression": "classification",
-            "DPMedian": "median_and_piecewise",
+            "DPMedian": "structured",
             "DPNewsvendor": "newsvendor",
-            "DPPiecewiseLinear": "median_and_piecewise",
+            "DPPiecewiseLinear": "structured",
             "DPQuantileRegressor": "quantile",
-            "DPRobustClassifier": "robust",
-            "DPRobustRegressor": "robust",
-            "DPTiltedClassifier": "tilted",
-            "DPTiltedRegressor": "tilted",
+            "DPRobustClassifier": "tilted_and_robust",
+            "DPRobustRegressor": "tilted_and_robust",
+            "DPTiltedClassifier": "tilted_and_robust",
+            "DPTiltedRegressor": "tilted_and_robust",
             "DPTopRankClassifier": "top_rank",
-            "ModelFileError": ".models.file",
-            "load_model": ".models.file",
-            "save_model": ".models.file",
+            "ModelFileError": ".models.model_file",
+            "load_model": ".models.model_file",
+            "save_model": ".models.model_file",
         },
     )
 

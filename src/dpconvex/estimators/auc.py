@@ -1,46 +1,68 @@
-"""Private AUC maximisation over all positive-negative pairs."""
+"""AUC maximisation over all positive-negative pairs."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
+from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine import RowMap
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse import SparseRows
-from dpconvex.estimators.base import Stated
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator
-from dpconvex.inputs.people import Records
+from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.inputs.labels import label_set_facts
+from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
-from dpconvex.mechanisms.gradient import NoisyGradientDescent, stated_farthest
-from dpconvex.mechanisms.pairwise import ADDED, LONGEST, WIDEST
-from dpconvex.mechanisms.plan import Plan
+from dpconvex.mechanisms.auc import ADDED
+from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, stated_farthest
+from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.auc import choose_auc_mechanism, resolve_pair_loss
+from dpconvex.planning.mechanism_choice import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.description import Facts
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.rows import DaskRows
-
-__all__ = ["DPAUCClassifier"]
+    from dpconvex.engine.dask.table import DaskRows
 
 
 @estimator
-class DPAUCClassifier(PrivateLinearClassifier):
+class PrivateRankingModel(PrivateLinearClassifier):
+    """Base of models that rank one class above another: two labels, no intercept, rows shortened to a norm."""
+
+    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
+
+    def _two_labels(self, n_classes: int | None) -> Facts:
+        """Return the public parameters of the label set; raises unless there are two labels."""
+        labels = label_set_facts(self, n_classes)
+        if labels["n_classes"] != 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"{type(self).__name__} ranks one class above another. Choose the positive class first."
+            )
+        return labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+@estimator
+class DPAUCClassifier(PrivateRankingModel):
     r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
 
     Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2``
@@ -60,8 +82,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
         them all the same.
     neighbors : {"replace_one"}
         Under "add_or_remove_one" labels are private and moments are not offered.
-    nominal_samples : None
-        Takes part in other estimators' add-or-remove-one relation only.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
         bounds). If it is None, objective perturbation finds a typical length privately where n allows. Gradient
@@ -87,8 +107,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
         of the mapped rows.
     classes_ : array of two labels
         The label set.
-    certificate_ : Certificate
-        What is guaranteed, and why.
     released_ : dict
         ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
         ``row_length`` (in mapped units), where they were released; ``kept_share`` is 0 where one of the labels could be
@@ -109,8 +127,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
     'gradient'
     """
 
-    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # of pairs: a constant cancels in every difference
-
     loss: str | PairLoss = "logistic"
     _: KW_ONLY
     min_positive: int = 1
@@ -118,7 +134,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
     label_private: bool = True
     bandwidth: float | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
         owner, bounds = type(self).__name__, certificate.bounds
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
         loss = resolve_pair_loss(self.loss, bandwidth, owner)
@@ -152,16 +168,11 @@ class DPAUCClassifier(PrivateLinearClassifier):
             **{name: (value, length) for (name, value), length in zip(found.items(), lengths, strict=True)},
         }
 
-    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
-        n_classes = len(self.classes_) if n_classes is None else n_classes
-        if n_classes != 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass: "
-                f"{owner} ranks one class above another. Choose the positive class first."
-            )
+        labels = self._two_labels(n_classes)
         facts = self._public_facts(records, n_features)
-        whole = records == Records(records.count)
+        whole = records == PrivacyUnit(records.count)
         if not (whole or self._label_private()):
             raise ValueError(
                 f"The 'label_private' parameter of {owner} must be True with groups, rows_per_person or weights: a "
@@ -190,22 +201,17 @@ class DPAUCClassifier(PrivateLinearClassifier):
         weighted, single = single_records(facts, self.neighbors, descent.clip_limit)
         # A person with rows of both labels is in pairs with itself: no bound is proven for means over pairs.
         named = "gradient" if not whole and named == "auto" else named
-        mechanism, chosen, own = choose_auc_mechanism(named, bounds, single, facts.guarantee, alpha, find_length, owner)
-        if not (whole or isinstance(chosen, LinearBounds)):
+        chosen = choose_auc_mechanism(named, bounds, single, facts.guarantee, alpha, find_length, owner)
+        descends = isinstance(chosen.bounds, LinearBounds)
+        if not (whole or descends):
             raise ValueError(
                 f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, rows_per_person or weights: how "
                 f"far a person can move a mean over pairs is not proven. Got {self.mechanism!r} instead."
             )
-        parameters = {
-            **facts.parameters,
-            "n_classes": 2,
-            "label_set": "assumed public" if self.classes is None else "given",
-            "problems": 1,
-            **own,
-        }
-        certificate = mechanism.certify(chosen, facts.guarantee, parameters, seeded=self.random_state is not None)
-        row_map = weighted if isinstance(chosen, LinearBounds) else row_map
-        return Plan(mechanism, certificate, row_map, 0.0, 1.0)
+        parameters = {**labels, **chosen.parameters}
+        return self._certified_plan(
+            facts, chosen.mechanism, chosen.bounds, parameters, weighted if descends else row_map
+        )
 
     def _count(self, name: str, n_samples: int) -> int:
         value = getattr(self, name)
@@ -236,27 +242,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
         large = cast("DaskRows | MemoryRows", rows)
         return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
-    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Fit privately.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``. A Dask array or dataframe is read
-            partition by partition and need not fit into memory.
-        y : array of shape (n_samples,)
-            Two labels; the larger one is the positive class. A Dask array or series if X is one.
-        sample_weight : array of shape (n_samples,), optional
-            Between 0 and 1: what each record counts for, with ``mechanism="gradient"``.
-        groups : array of shape (n_samples,), optional
-            Identifiers of people, with ``mechanism="gradient"``; see ``person_weight``.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, groups)
-
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         super()._store(coefficients, plan)
         if "midpoint" in self.released_ and plan.row_map is not None:
@@ -266,17 +251,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             self.intercept_ = -self.coef_ @ self.released_["midpoint"]
 
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
-        """Return the area under the ROC curve of `decision_function`.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels, both classes present.
-        sample_weight : array of shape (n_samples,), optional
-            Weights.
-        """
+        """Return the area under the ROC curve of `decision_function` for rows of both classes."""
         positive = np.asarray(y) == self.classes_[1]
         return float(roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight))
 
@@ -291,13 +266,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
             ("labels", labels),
         ]
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
 
 def single_records(facts: PublicFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
     row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
-    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, neighbors)
+    return row_map, replace(facts, mapping=row_map).linear_bounds(Logistic(), neighbors)

@@ -1,4 +1,4 @@
-"""Private linear classifiers: logistic regression and the linear support vector machine."""
+"""Linear classifiers: logistic regression and the linear support vector machine."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from dpconvex.engine.dask.partitions import Clean
-from dpconvex.estimators.base import Stated
-from dpconvex.estimators.coefficient_intervals import WithIntervals
-from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_share_facts, row_map_for
+from dpconvex.estimators.linear import PrivateLinearModel, WithIntervals, kept_share_facts
 from dpconvex.estimators.parameters import estimator
-from dpconvex.inputs.estimator_protocols import Label
+from dpconvex.estimators.private_model import PublicFacts, StatedSettings
 from dpconvex.inputs.labels import (
     LabelPositions,
-    against_rest,
+    OneVsRest,
     check_label_type,
-    count_classes,
+    count_expected_classes,
     declared_classes,
-    expected_classes,
-    label_set,
+    label_set_facts,
+    read_label_set,
 )
-from dpconvex.inputs.people import Records, check_class_weight
-from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
-from dpconvex.inputs.tables import read_training
+from dpconvex.inputs.people import PrivacyUnit, check_class_weight
+from dpconvex.inputs.settings import Label, ignores_invalid, least_rows, optional_positive, resolve_kernel
+from dpconvex.inputs.training_data import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
-from dpconvex.mechanisms.plan import Plan
-from dpconvex.planning.classification import choose_classifier_mechanism
-from dpconvex.planning.request import Request
+from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.planning.mechanism_choice import Request, choose_classifier_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
 from dpconvex.types import Array
 
@@ -48,7 +45,7 @@ _HINGE_BANDWIDTH = 0.5
 
 @estimator
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """What the classifiers share: labels, one class against the rest, decisions."""
+    """Base of classifiers: labels, one class against the rest, decisions."""
 
     _: KW_ONLY
     classes: Sequence[Label] | None = None
@@ -60,7 +57,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
         if isinstance(loss, ConvolvedLoss) and kernel is not None:
@@ -70,15 +67,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             plain = convolve(plain, kernel, bandwidth)
         return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, plain)}
 
-    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
-        labels = count_classes(self, n_classes)
+        labels = label_set_facts(self, n_classes)
         facts = self._public_facts(records, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
         request = Request(
             smooth_loss=smooth,
             guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(plain, 0.0, self.neighbors),
+            bounds=facts.linear_bounds(plain, self.neighbors),
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,
@@ -86,12 +83,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             row_map=facts.row_map,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
-        parameters = {**facts.parameters, **labels, **chosen.parameters}
-        certificate = chosen.mechanism.certify(
-            chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
-        )
-        row_map = row_map_for(chosen.mechanism, facts.row_map)
-        return Plan(chosen.mechanism, certificate, row_map, 0.0, 1.0)
+        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, {**labels, **chosen.parameters})
 
     def certify(
         self,
@@ -102,7 +94,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         groups: bool = False,
         sample_weight: bool = False,
     ) -> Certificate:
-        """Return the certificate of a fit, before any data.
+        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
 
         Parameters
         ----------
@@ -114,14 +106,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             sharing the budget.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
-
-        Returns
-        -------
-        Certificate
-            Equal to ``certificate_`` after a fit on data of this shape.
         """
-        records = Records.of(self, n_samples, groups, sample_weight)
-        return self._plan(records, n_features, expected_classes(self, n_classes)).certificate
+        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
+        return self._plan(records, n_features, count_expected_classes(self, n_classes)).certificate
 
     def _class_votes(self, targets: Sequence[object]) -> Array | None:
         owner = type(self).__name__
@@ -153,10 +140,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             positive = np.arange(len(declared))  # labels are positions now
         else:
             X, y = read_training(self, X, y, least=least_rows(self.neighbors))
-            self.classes_ = label_set(y, declared, owner)
+            self.classes_ = read_label_set(y, declared, owner)
             positive = self.classes_
         chosen = positive[1 if len(positive) == 2 else 0 :]
-        return X, [against_rest(y, label) for label in chosen], X.shape
+        targets = [OneVsRest(label) for label in chosen]  # a table of partitions applies them to each
+        return X, [target(y) for target in targets] if isinstance(y, np.ndarray) else targets, X.shape
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         pairs = self._in_user_units(coefficients, plan)
@@ -197,7 +185,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
 
 class LogisticProbabilities:
-    """What the logistic function makes of margins."""
+    """Class probabilities: the logistic function of margins."""
 
     decision_function: Callable[[object], NDArray[np.float64]]
 
@@ -244,10 +232,6 @@ class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearCl
         Intercepts in the user's units.
     classes_ : array
         The label set.
-    certificate_ : Certificate
-        What is guaranteed, and why.
-    released_ : dict
-        Further quantities that were released on the way.
 
     Notes
     -----
@@ -265,11 +249,11 @@ class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearCl
     def _losses(self) -> Losses:
         return Logistic(), Logistic(), None, None
 
-    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         if self.inference is False:
             return super()._plan(records, n_features, n_classes)
         facts = self._public_facts(records, n_features)
-        return self._interval_plan(facts, Logistic(), count_classes(self, n_classes))
+        return self._interval_plan(facts, Logistic(), label_set_facts(self, n_classes))
 
 
 @estimator

@@ -1,79 +1,51 @@
-"""What linear estimators share: bounded rows, one linear function per problem, user units."""
+"""Linear models: bounded rows, coefficients in the user's units, confidence intervals, and least squares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Self, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.checks import check_number
 from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.base import CommonFacts, PrivateModel
 from dpconvex.estimators.parameters import estimator
-from dpconvex.inputs.people import Ballot, Records
+from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
+from dpconvex.fit.config import loss_kind
+from dpconvex.inputs.people import PrivacyUnit, round_row_weights
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
-from dpconvex.inputs.tables import as_numbers, map_rows, read_features, read_training
-from dpconvex.mechanisms.gradient import NoisyGradientDescent
-from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.mechanisms.plan import Plan
+from dpconvex.inputs.training_data import as_numbers, map_rows, read_features, read_training
+from dpconvex.losses import Huber, Logistic, Pinball, Squared
+from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
+from dpconvex.mechanisms.mechanism import Mechanism, Plan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.planning.forecasts import linear_preset
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import GaussianDP, PureDP
 from dpconvex.types import Array
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _BLOCK = 4096  # rows whose predictions are added up at a time
-
-AnyBounds = TypeVar("AnyBounds", bound=Bounds)
-
-
-@dataclass(frozen=True)
-class PublicFacts(CommonFacts):
-    """The checked settings of a linear model for given public dimensions."""
-
-    row_map: RowMap = field(kw_only=True)
-    target_shift: float = 0.0
-    target_scale: float = 1.0
-
-    @property
-    def max_norm(self) -> float:
-        """Return the length of the longest row; shortened rows have none beyond the influence bound."""
-        longest = self.row_map.max_norm
-        return longest if math.isfinite(longest) else self.row_map.row_norm
-
-    def bounds_of(self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object) -> AnyBounds:
-        """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
-        return kind(
-            n_samples=self.n_samples,
-            n_features=self.row_map.n_features,
-            loss=loss,
-            row_norm=self.row_map.row_norm,
-            max_norm=self.max_norm,
-            fit_intercept=self.row_map.fit_intercept,
-            neighbors=neighbors,
-            **self.records.facts(),
-            **own,
-        )
-
-    def linear_bounds(self, loss: RecordLoss, alpha: float, neighbors: str) -> LinearBounds:
-        """Return the bounds of a linear model with this loss and penalty."""
-        own = {"alpha": alpha, "ignored_rows": self.ignored_rows}
-        return self.bounds_of(LinearBounds, loss, neighbors, **own)
 
 
 @estimator
 class PrivateLinearModel(PrivateModel):
-    """Shared behaviour of linear models; subclasses say which loss and which defaults (``_plan``)."""
+    """Base of linear models; subclasses choose the loss and the mechanism (``_plan``)."""
 
     _: KW_ONLY
     feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
@@ -85,56 +57,37 @@ class PrivateLinearModel(PrivateModel):
     coef_: NDArray[np.float64] = field(init=False)
     intercept_: float | Array = field(init=False)
 
-    def _public_facts(self, records: Records, n_features: int) -> PublicFacts:
+    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
         """Check the settings that every linear model has; raises before data are read or budget is spent."""
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(
                 f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."
             )
-        common = self._common_facts(records, n_features)
+        facts = super()._public_facts(records, n_features)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
         row_norm = optional_positive("row_norm", self.row_norm, owner)
-        target = resolve_bounds("target_bounds", getattr(self, "target_bounds", None), None, owner)
-        low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
-        parameters: Facts = {
-            "feature_bounds": None if features is None else [_compact(side) for side in features],
-            **common.parameters,
-        }
-        if hasattr(self, "target_bounds"):
-            parameters["target_bounds"] = None if target is None else [low, high]
-        return PublicFacts(
-            common.guarantee,
-            common.n_samples,
-            parameters,
-            common.ignored_rows,
-            records=records,
-            row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
-            target_shift=(low + high) / 2,
-            target_scale=2 / (high - low),
+        stated = None if features is None else [_compact(side) for side in features]
+        return replace(
+            facts,
+            parameters={"feature_bounds": stated, **facts.parameters},
+            mapping=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
         )
 
     def certify(
         self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
     ) -> Certificate:
-        """Return the certificate of a fit, before any data.
+        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, or of people with ``groups=True``; ignored in favour of ``nominal_samples`` under
-            add-or-remove-one.
-        n_features : int
-            Number of columns.
+        n_samples, n_features : int
+            Shape of the data, with the number of people for that of rows with ``groups=True``; the number of rows gives
+            way to ``nominal_samples`` under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
-
-        Returns
-        -------
-        Certificate
-            Equal to ``certificate_`` after a fit on data of this shape.
         """
-        records = Records.of(self, n_samples, groups, sample_weight)
+        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features).certificate
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
@@ -159,15 +112,17 @@ class PrivateLinearModel(PrivateModel):
         """
         return self._fit(X, y, sample_weight, groups)
 
-    def _objectives(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
-        rows = self._mapped(X, targets, plan, ballot)
+    def _objectives(
+        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+    ) -> Sequence[Objective]:
+        rows = self._mapped(X, targets, plan, weights)
         return [self._objective(each, plan.certificate) for each in rows]
 
-    def _mapped(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> list[Rows]:
+    def _mapped(self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None) -> list[Rows]:
         """Return the mapped rows with each of the targets."""
         owner, bounds = type(self).__name__, plan.certificate.bounds
-        votes = ballot.votes(bounds, self._class_votes(targets))
-        return [map_rows(X, target, plan, owner, votes) for target in targets]
+        weights = round_row_weights(weights, bounds, self._class_votes(targets))
+        return [map_rows(X, target, plan, owner, weights) for target in targets]
 
     def _class_votes(self, targets: Sequence[object]) -> Array | None:
         """Return what each row counts for by its class; None where all classes count alike."""
@@ -205,10 +160,21 @@ class PrivateLinearModel(PrivateModel):
 
 @estimator
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """What regressions share: a target with a public range, predictions in its units."""
+    """Base of regressions: a target with a public range, predictions in its units."""
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
+
+    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
+        facts = super()._public_facts(records, n_features)
+        target = resolve_bounds("target_bounds", self.target_bounds, None, type(self).__name__)
+        low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
+        return replace(
+            facts,
+            parameters={**facts.parameters, "target_bounds": None if target is None else [low, high]},
+            target_shift=(low + high) / 2,
+            target_scale=2 / (high - low),
+        )
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Return predictions, in the target's units.
@@ -261,13 +227,8 @@ def _in_order(X: np.ndarray, coef: Array) -> Array:
     return found
 
 
-def row_map_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
-    """Return how a mechanism bounds rows: descents weight them, also where there are no feature bounds."""
-    return mechanism.mapped(row_map) if isinstance(mechanism, NoisyGradientDescent) else row_map
-
-
 def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
-    """Return what a summary says where a fit stayed near a private constant."""
+    """Return the line of a summary about coefficients that were shrunk to a private constant."""
     share = released.get("kept_share")
     if share is None or share > 0.9:
         return []
@@ -278,3 +239,256 @@ def _compact(bound: Array) -> object:
     """Return one number where all columns share it."""
     values = bound.tolist()
     return values[0] if len(set(values)) == 1 else values
+
+
+# Records per coefficient that noise must leave for intervals, n mu / (columns and intercept), by the kind of the loss:
+# the curvature of squares is known up to the limits of residuals.
+_INTERVAL_RECORDS = {"squares": 50.0, "margin": 100.0, "quantile": 100.0}
+_FARTHEST_LEVEL = 0.05  # beyond this quantile level, intervals held 90 % in place of 95 %
+_RARE_VARIANCE = 0.09  # below this q (1 - q) a level q needs more records: fewer residuals tell the density
+
+
+@estimator
+class WithIntervals(PrivateLinearModel):
+    """Base of models that can pay for confidence intervals of their coefficients."""
+
+    _: KW_ONLY
+    inference: bool = False
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        return {
+            **super()._stated(certificate, facts),
+            "inference": (certificate.parameters.get("inference", False), self.inference),
+        }
+
+    def _interval_plan(self, facts: PublicFacts, loss: Logistic | Pinball, own: Facts) -> Plan:
+        """Return the plan of a private fit with intervals."""
+        level = loss.quantile if isinstance(loss, Pinball) else 0.5
+        if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST_LEVEL:g} and "
+                f"{1 - _FARTHEST_LEVEL:g} with inference=True: beyond, too few residuals tell how precise the "
+                f"estimate is. Got {level:g} instead."
+            )
+        rare = max(1.0, _RARE_VARIANCE / (level * (1 - level))) ** 2
+        self._check_inference(facts, loss_kind(loss), own.get("problems", 1), rare)
+        if self.mechanism != "auto":
+            raise ValueError(
+                f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
+                f"of its own. Got {self.mechanism!r} instead."
+            )
+        return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True})
+
+    def _descent_plan(
+        self,
+        facts: PublicFacts,
+        mechanism: NoisyGradientDescent,
+        loss: Logistic | Pinball | Squared,
+        alpha: float,
+        parameters: Facts,
+    ) -> Plan:
+        """Return the plan of a private fit of a loss."""
+        bounds = facts.linear_bounds(loss, self.neighbors, alpha)
+        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        settings = mechanism.settings()
+        if loss.kind == "residual" and facts.parameters["target_bounds"] is None:
+            settings["raw_target"] = True
+        return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
+
+    def _check_inference(self, facts: PublicFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
+        """Raise where intervals are not offered: by public facts alone, before anything is charged."""
+        owner = type(self).__name__
+        if self.inference is not True:
+            raise TypeError(
+                f"The 'inference' parameter of {owner} must be True or False. Got {self.inference!r} instead."
+            )
+        facts.records.require_rows(f"{owner}.fit with inference=True", "rows must be independent of each other")
+        for name in ("alpha", "coef_bound", "bandwidth"):
+            if getattr(self, name, None) is not None:
+                raise ValueError(
+                    f"The '{name}' parameter of {owner} must be None with inference=True: intervals are about "
+                    f"coefficients without it. Got {getattr(self, name)!r} instead."
+                )
+        if isinstance(facts.guarantee, PureDP):
+            raise ValueError(
+                f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, whose noise it is planned "
+                "with. Give delta or mu, or leave it at False."
+            )
+        # The certificate of a fit would be true with fewer records, but its intervals would be too short.
+        mu, size, n = facts.guarantee.as_gaussian().mu / math.sqrt(problems), facts.row_map.dim, facts.n_samples
+        needed = _INTERVAL_RECORDS[kind] * rare * size
+        if n * mu >= needed:
+            return
+        wanted = GaussianDP(needed / n * math.sqrt(problems))
+        budget = f"a mu of {wanted.mu:.3g}"
+        if not isinstance(facts.guarantee, GaussianDP):
+            delta = facts.guarantee.delta(math.inf)
+            budget = f"an epsilon of {wanted.epsilon(delta):.3g} with a delta of {delta:.3g}"
+        raise ValueError(
+            f"Intervals are not available: {n:,} rows and this budget leave too few records for {size} coefficients, "
+            f"and nothing was charged. About {math.ceil(needed / mu):,} rows would do, or {budget}."
+        )
+
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+        super()._store(coefficients, plan)
+        for record in self.released_.get("problems", [self.released_]):
+            covariance = record.pop("covariance", None)
+            if covariance is None:
+                continue
+            # The map to the user's units is affine: its matrix is what it does to unit vectors.
+            units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
+            found = self._in_user_units(list(units), plan)
+            rows = np.array([np.append(coef, intercept) for coef, intercept in found])
+            jacobian = rows[1:] - rows[0]
+            record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
+
+    def confidence_interval(self, level: float = 0.95) -> Array:
+        """Return confidence intervals of the coefficients, for sampling and privacy noise together.
+
+        The true value that they cover minimises the population's weighted loss: rows longer than a released length
+        have a smaller weight. If the model is correct for every row (the probability is logistic, the quantile is
+        linear, or the errors of least squares are symmetric), the weights do not change it.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability that an interval holds its coefficient, over the draw of rows and noise, for large n.
+
+        Returns
+        -------
+        array of the shape of ``coef_``, and (low, high)
+            In the user's units.
+        """
+        check_is_fitted(self)
+        owner = type(self).__name__
+        level = check_number("level", owner, level, "a number between 0 and 1", 0, 1, low_open=True)
+        spread = coefficient_spread(self)
+        if spread is None:
+            raise ValueError(
+                f"{owner}.confidence_interval needs what a fit with inference=True pays for. Got a fit without it."
+            )
+        margin = float(norm.ppf((1 + level) / 2)) * spread
+        return np.stack([self.coef_ - margin, self.coef_ + margin], axis=-1)
+
+    def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
+        """Draw coefficients and intervals, scaled to the public bounds of the columns; needs matplotlib.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+        ax : matplotlib axes, optional
+            Where to draw.
+        """
+        from dpconvex.reports.charts import plot_coefficients
+
+        return plot_coefficients(self, level, ax)
+
+
+def coefficient_spread(model: object) -> Array | None:
+    """Return the standard deviations of a model's coefficients, in their shape; None for a fit without intervals."""
+    released, coef = getattr(model, "released_", {}), np.asarray(getattr(model, "coef_", ()))
+    records = released.get("problems", [released]) if isinstance(released, dict) else []
+    rows = np.atleast_2d(coef)
+    if len(records) != len(rows) or any("covariance" not in record for record in records):
+        return None
+    found = []
+    for record in records:
+        covariance = np.asarray(record["covariance"], dtype=np.float64)
+        if covariance.shape != (rows.shape[1] + 1,) * 2 or not np.isfinite(covariance).all():
+            raise ValueError("The released covariance must be a finite matrix of the coefficients.")
+        found.append(np.sqrt(np.maximum(np.diag(covariance)[:-1], 0.0)))
+    return np.asarray(found).reshape(coef.shape)
+
+
+_HUBER_WIDTH = 0.5  # of output perturbation, in units of half the target's range
+_MECHANISMS = {"gradient": NoisyGradientDescent, "output": OutputPerturbation}
+
+
+@estimator
+class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
+    r"""Linear least squares under differential privacy.
+
+    Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2) ||theta||^2``, rows and targets
+    mapped by public bounds, with weights ``w_i`` of at most 1 that bound the influence of long rows, and residuals
+    limited to a few times their private scale. The limit is wider where released counts show that the tails of the
+    residuals differ, so that it would move their mean. All limits open as n grows; with ``inference=True`` they are
+    wide from the start. Without intervals, a private mean of the residuals corrects the intercept.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
+    mechanism : str or Mechanism, default="auto"
+        ``"gradient"`` (the private fit), or ``"output"`` for the Huber loss with a width of a quarter of the target's
+        range; ``"auto"`` takes the second for pure epsilon.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients in the user's units.
+    intercept_ : float
+        Intercept in the user's units.
+    released_ : dict
+        Further quantities that were released on the way: ``residual_scale`` is that of the residuals, and
+        ``residual_limit`` what they were limited to, in mapped units.
+
+    Notes
+    -----
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all
+    parameters. Everything that ends with an underscore is covered by the guarantee and may be published.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import DPLinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (20_000, 2)); y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
+    >>> model = DPLinearRegression(epsilon=1.0, feature_bounds=(0, 10), target_bounds=(-10, 20), random_state=0)
+    >>> model.fit(X, y).coef_.round(1)
+    array([ 1. , -0.5])
+    """
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        plain = Squared() if certificate.mechanism == "gradient" else Huber(_HUBER_WIDTH)
+        return {
+            **super()._stated(certificate, facts),
+            "kind of bounds": (type(certificate.bounds), LinearBounds),
+            "loss": (certificate.bounds.loss, plain),
+        }
+
+    def _chosen(self, facts: PublicFacts) -> Mechanism:
+        if isinstance(self.mechanism, str):
+            name = self.mechanism
+            if name == "auto":
+                name = "output" if isinstance(facts.guarantee, PureDP) else "gradient"
+            if name in _MECHANISMS:
+                return _MECHANISMS[name]()
+        elif isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
+            return self.mechanism
+        raise ValueError(
+            f"The 'mechanism' parameter of {type(self).__name__} must be one of {['auto', *_MECHANISMS]} or an object "
+            f"of theirs. Got {self.mechanism!r} instead."
+        )
+
+    def _plan(self, records: PrivacyUnit, n_features: int) -> Plan:
+        facts = self._public_facts(records, n_features)
+        mechanism = self._chosen(facts)
+        alpha = optional_positive("alpha", self.alpha, type(self).__name__)
+        parameters: Facts = {"inference": True} if self.inference else {}
+        if self.inference:
+            if not isinstance(mechanism, NoisyGradientDescent):
+                raise ValueError(
+                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'gradient', which "
+                    "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
+                )
+            self._check_inference(facts, "squares")
+        if isinstance(mechanism, NoisyGradientDescent):
+            return self._descent_plan(facts, mechanism, Squared(), alpha or 0.0, parameters)
+        bounds = facts.linear_bounds(Huber(_HUBER_WIDTH), self.neighbors)
+        if alpha is None:
+            alpha = linear_preset(bounds, facts.guarantee, radius=1.0).alpha
+        return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters)
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        return kept_share_facts(self.released_)

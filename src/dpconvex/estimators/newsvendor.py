@@ -1,4 +1,4 @@
-"""Private newsvendor: how much to order."""
+"""The newsvendor: order quantities from features."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.quantile import PrivateQuantileModel
-from dpconvex.inputs.frames import column_names
-from dpconvex.inputs.people import Ballot, Records
+from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.public_table import column_names
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, ignores_invalid, least_rows, positive, several
-from dpconvex.inputs.table_problems import is_partitioned, shape_of
-from dpconvex.inputs.tables import as_numbers, read_training
-from dpconvex.mechanisms.plan import Plan
+from dpconvex.inputs.training_data import as_numbers, read_training, shape_of
+from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import Objective
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 
 _COSTS = ("underage_cost", "overage_cost")
 
@@ -43,9 +43,6 @@ class DPNewsvendor(PrivateQuantileModel):
     target_bounds : pair (low, high), optional
         Public range of demand, of all products; sets the scale, clips nothing. Without it the mechanism ``"gradient"``
         finds the scale privately; for others demand should be of order 1.
-    alpha, bandwidth : float, optional
-        Penalty, and smoothing bandwidth in units of demand. By default those with the smallest predicted risk, from
-        public facts.
 
     Attributes
     ----------
@@ -125,7 +122,7 @@ class DPNewsvendor(PrivateQuantileModel):
         groups: bool = False,
         sample_weight: bool = False,
     ) -> Certificate:
-        """Return the certificate of a fit, before any data.
+        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
 
         Parameters
         ----------
@@ -136,13 +133,8 @@ class DPNewsvendor(PrivateQuantileModel):
             Number of columns of y, where it is a table; by default that of the costs, if they are sequences.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
-
-        Returns
-        -------
-        Certificate
-            Equal to ``certificate_`` after a fit on data of this shape.
         """
-        records = Records.of(self, n_samples, groups, sample_weight)
+        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
@@ -178,10 +170,12 @@ class DPNewsvendor(PrivateQuantileModel):
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
 
-    def _objectives(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
+    def _objectives(
+        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+    ) -> Sequence[Objective]:
         if len(targets) == 1:
-            return super()._objectives(X, targets, plan, ballot)
-        rows, bounds = self._mapped(X, targets, plan, ballot), plan.certificate.bounds
+            return super()._objectives(X, targets, plan, weights)
+        rows, bounds = self._mapped(X, targets, plan, weights), plan.certificate.bounds
         return [SeveralTargets(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:

@@ -50,6 +50,14 @@ rows_per_person : int, default=1
 person_weight : {"equal", "rows"}
     What people weigh whose rows are told apart by ``groups``: "equal" gives everybody one vote, shared by its rows;
     "rows" a vote to each of at most ``rows_per_person`` rows.""",
+    "target_bounds": """
+target_bounds : pair (low, high), optional
+    Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds the scale
+    privately; for others targets should be of order 1.""",
+    "bandwidth": """
+bandwidth : float, optional
+    Smoothing bandwidth, in the target's units; by default the one with the smallest predicted risk, from public
+    facts.""",
     "alpha": """
 alpha : float, optional
     Penalty; by default the one with the smallest predicted risk, from public facts.""",
@@ -100,6 +108,15 @@ verbose : int, default=0
     Print progress that depends on public facts only.""",
 }
 
+_ATTRIBUTES = {
+    "certificate_": """
+certificate_ : Certificate
+    What is guaranteed, and why.""",
+    "released_": """
+released_ : dict
+    Further quantities that were released on the way.""",
+}
+
 
 @dataclass_transform(eq_default=False)
 def estimator(kind: type[Kind]) -> type[Kind]:
@@ -109,8 +126,15 @@ def estimator(kind: type[Kind]) -> type[Kind]:
         return kind
     text = inspect.cleandoc(kind.__doc__ or "")
     start, end = text.index("Parameters\n---"), text.index("Attributes\n---")
-    own = set(re.findall(r"\w+", " ".join(re.findall(r"^(\w[\w, ]*)(?: :|$)", text[start:end], re.M))))
-    wanted = [name for name in inspect.signature(kind).parameters if name not in own]
-    shared = "".join(_SHARED[name] for name in wanted if name != "delta")
-    kind.__doc__ = text[:end].rstrip() + shared + "\n\n" + text[end:]
+    last = text.index("\n\n", end)
+    own = _documented(text[start:end]) | {"delta"}
+    shared = "".join(_SHARED[name] for name in inspect.signature(kind).parameters if name not in own)
+    released = "".join(words for name, words in _ATTRIBUTES.items() if name not in _documented(text[end:last]))
+    kind.__doc__ = f"{text[:end].rstrip()}{shared}\n\n{text[end:last]}{released}{text[last:]}"
     return kind
+
+
+def _documented(section: str) -> set[str]:
+    """Return the names that a section of a docstring describes."""
+    heads = re.findall(r"^(\w[\w, ]*)(?: :|$)", section, re.M)
+    return set(re.findall(r"\w+", " ".join(heads)))

@@ -1,4 +1,4 @@
-"""Private quantile regression."""
+"""Quantile regression."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import d2_pinball_score
 
-from dpconvex.estimators.base import Stated
-from dpconvex.estimators.coefficient_intervals import WithIntervals
-from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_share_facts, row_map_for
+from dpconvex.estimators.linear import PrivateLinearRegressor, WithIntervals, kept_share_facts
 from dpconvex.estimators.parameters import estimator
-from dpconvex.inputs.people import Records
+from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.inputs.settings import optional_positive, quantile_level, quantile_levels, resolve_kernel, several
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.plan import Plan
-from dpconvex.planning.forecast_quantile import may_be_level
-from dpconvex.planning.quantile import choose_quantile_mechanism
-from dpconvex.planning.request import Choice, Request
+from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.planning.forecasts import may_be_level
+from dpconvex.planning.mechanism_choice import Choice, Request, choose_quantile_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 from dpconvex.types import Array
@@ -30,7 +28,7 @@ from dpconvex.types import Array
 
 @estimator
 class PrivateQuantileModel(PrivateLinearRegressor):
-    """What fits of conditional quantiles share; subclasses say which levels (``_wanted``)."""
+    """Base of fits of conditional quantiles; subclasses give the levels (``_wanted``)."""
 
     _: KW_ONLY
     bandwidth: float | None = None
@@ -45,7 +43,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         """Return how many targets several levels are of."""
         return 1
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
         kernel = resolve_kernel(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         wanted = self._wanted(len(named) if isinstance(named, list) else None)
@@ -80,7 +78,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
-    def _plan(self, records: Records, n_features: int, n_targets: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_targets: int | None = None) -> Plan:
         owner = type(self).__name__
         wanted = self._wanted(n_targets)
         quantile, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
@@ -89,7 +87,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         request = Request(
             kernel=resolve_kernel(self.kernel, owner),
             guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors),
+            bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             levels=levels if len(levels) > 1 else (),
@@ -101,14 +99,10 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         if self._envelopes(owner):
             chosen = _with_envelope(chosen, quantile, owner)
         named = list(wanted) if isinstance(wanted, tuple) else wanted
-        parameters = {**facts.parameters, "quantile": named, **chosen.parameters}
+        parameters = {"quantile": named, **chosen.parameters}
         if chosen.bandwidth is not None:
             parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
-        certificate = chosen.mechanism.certify(
-            chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
-        )
-        row_map = row_map_for(chosen.mechanism, facts.row_map)
-        return Plan(chosen.mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
+        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters)
 
     def _envelopes(self, owner: str) -> bool:
         """Return whether kinks are rounded by a Moreau envelope, checked."""
@@ -175,12 +169,6 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
         Quantile level, between 0 and 1, or several in increasing order: one fit, one budget, one certificate. They
         share all that is found out about rows and target, so that nine levels err little more than one
         (:doc:`/howto/curves`).
-    target_bounds : pair (low, high), optional
-        Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds
-        the scale privately; for others targets should be of order 1.
-    alpha, bandwidth : float, optional
-        Penalty, and smoothing bandwidth in the target's units. By default those with the smallest predicted risk,
-        from public facts.
 
     Attributes
     ----------
@@ -188,10 +176,6 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
         Coefficients in the user's units.
     intercept_ : float, or array of shape (n_levels,)
         Intercept in the user's units.
-    certificate_ : Certificate
-        What is guaranteed, and why.
-    released_ : dict
-        Further quantities that were released on the way.
 
     Notes
     -----
@@ -236,7 +220,7 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
     def _problem_name(self, problem: int) -> str:
         return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
 
-    def _plan(self, records: Records, n_features: int, n_targets: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_targets: int | None = None) -> Plan:
         if self.inference is False:
             return super()._plan(records, n_features, n_targets)
         level, facts = self._wanted(n_targets), self._public_facts(records, n_features)

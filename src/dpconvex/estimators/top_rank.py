@@ -1,42 +1,37 @@
-"""Private scores that are accurate at the top of a ranked list."""
+"""Top-rank classification: scores that are accurate at the top of a ranked list."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score
-from sklearn.utils import Tags
 
 from dpconvex.checks import check_count
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.base import Stated
-from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.auc import PrivateRankingModel
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.tilted import MARGIN_LOSSES
-from dpconvex.inputs.labels import count_classes
-from dpconvex.inputs.people import Records
+from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.estimators.tilted_and_robust import MARGIN_LOSSES, resolve_loss
+from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import PointwiseLoss
-from dpconvex.mechanisms.plan import Plan
+from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives import TopRankObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.tilted_and_robust import only_output, resolve_loss, top_rank_penalty
-from dpconvex.privacy.bounds.top_rank import TopRankBounds
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.planning.output_penalties import only_output, top_rank_penalty
+from dpconvex.privacy.bounds.ranking import TopRankBounds
+from dpconvex.privacy.certificate import Certificate
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.rows import DaskRows
-    from dpconvex.engine.memory import MemoryRows
-
-__all__ = ["DPTopRankClassifier"]
+    from dpconvex.engine.dask.table import DaskRows
+    from dpconvex.engine.dense_rows import MemoryRows
 
 
 @estimator
-class DPTopRankClassifier(PrivateLinearClassifier):
+class DPTopRankClassifier(PrivateRankingModel):
     r"""Linear scores that are accurate at the top of a ranked list, under differential privacy.
 
     Minimises ``F(theta) = (1 / max(n+, m+)) sum_{positive i} loss(x_i . theta - T(theta)) + (alpha/2) ||theta||^2``
@@ -76,10 +71,6 @@ class DPTopRankClassifier(PrivateLinearClassifier):
         Puts the threshold of `predict`, which a ranking leaves open, at the public centre of the mapped rows.
     classes_ : array of two labels
         The label set.
-    certificate_ : Certificate
-        What is guaranteed, and why.
-    released_ : dict
-        Further quantities that were released on the way: none.
 
     Notes
     -----
@@ -97,8 +88,6 @@ class DPTopRankClassifier(PrivateLinearClassifier):
     ApproxDP(epsilon=2.0, delta=1e-06)
     """
 
-    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference
-
     top: int = 100
     loss: str | PointwiseLoss = "logistic"
     _: KW_ONLY
@@ -114,22 +103,17 @@ class DPTopRankClassifier(PrivateLinearClassifier):
 
     def _own_loss(self) -> PointwiseLoss:
         owner = type(self).__name__
-        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", owner)
+        loss = resolve_loss(self.loss, MARGIN_LOSSES, owner)
         if loss.slope_range[1] > 0:
             raise ValueError(
                 f"The 'loss' parameter of {owner} must never increase, as 'logistic' and 'hinge'. Got {loss!r} instead."
             )
         return loss
 
-    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         mechanism = only_output(self.mechanism, owner)
-        parameters = count_classes(self, n_classes)
-        if parameters["n_classes"] != 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass: "
-                f"{owner} ranks one class above another. Choose the positive class first."
-            )
+        parameters = self._two_labels(n_classes)
         records.require_rows(owner, "how far a person can move the top of a list is not proven")
         if self.neighbors == "add_or_remove_one":
             raise ValueError(
@@ -149,15 +133,9 @@ class DPTopRankClassifier(PrivateLinearClassifier):
         alpha = optional_positive("alpha", self.alpha, owner)
         if alpha is None:
             alpha = top_rank_penalty(bounds, facts.guarantee, parameters)
-        certificate = mechanism.certify(
-            replace(bounds, alpha=alpha),
-            facts.guarantee,
-            {**facts.parameters, **parameters},
-            seeded=self.random_state is not None,
-        )
-        return Plan(mechanism, certificate, row_map, 0.0, 1.0)
+        return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
         bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
         return {
             "kind of bounds": (type(bounds), TopRankBounds),
@@ -172,17 +150,7 @@ class DPTopRankClassifier(PrivateLinearClassifier):
         return TopRankObjective.of_rows(gathered, certificate.bounds)
 
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
-        """Return the average precision of `decision_function`, which counts the top of a list most.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weights.
-        """
+        """Return the average precision of `decision_function`, which counts the top of a list most."""
         positive = np.asarray(y) == self.classes_[1]
         scores = self.decision_function(X)
         return float(average_precision_score(positive, scores, sample_weight=sample_weight))
@@ -195,8 +163,3 @@ class DPTopRankClassifier(PrivateLinearClassifier):
             ("class counts", f"at least {bounds.min_positive:,} positive"),
             ("labels", "private"),
         ]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags

@@ -1,1 +1,1 @@
-"""The private fit: post-processing of answers that the trusted core gives."""
+"""Private fit: post-processing of answers that the trusted core gives."""

@@ -1,30 +1,36 @@
-"""Constants of the private fit: value, meaning, and where it comes from.
+"""Constants of the private fit: value, meaning, evidence.
 
-``python -m benchmarks ablation`` switches each stage off and moves each constant; what a constant or stage brings on
-tables that it was not chosen on is in docs/evidence/ablation.md. Numbers of records are ``n mu``, or ``n mu`` per
-coefficient where that is said.
+``[a, b]`` is the evidence: test loss with the constant halved and doubled, over that of the fit as it is, on tables
+that it was not chosen on (``python -m benchmarks ablation``, docs/evidence/ablation.md). Constants without brackets
+were not moved; "without 1.010" is the loss without the stage. Records are ``n mu``, or ``n mu`` per coefficient where
+that is said.
 """
 
-# Geometry: coordinates of rows.
+# Geometry: coordinates of rows. Without histograms 1.009, whitening 1.037, denoising 1.015.
 COLUMN_OCTAVES = 16  # octaves below 1 that a column's histogram tells apart
-OCTAVE_WINDOWS = (2, 4)  # neighbouring octaves of a column that are looked at together
-FALSE_ALARM = 1e-4  # probability that noise alone fills a bin of the columns' histograms
-HIDDEN_SHARE = 0.002  # of the records: what no budget is asked to see of a column
-HIDDEN_THERE = 0.2  # of what noise may hide of a column's variance: what is expected to be there
-LENGTH_EDGES = tuple(k / 2 for k in range(-8, 17))  # of log2 lengths, from that of a white row on
-LENGTH_PRIOR_SPREAD = 0.5  # octaves around where the columns say that lengths lie
-RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to a multiple of
-USUAL_VARIANCE = 0.5  # relative: how far the mean variance of columns may be off what histograms say
-LEAST_MOMENT = 0.05  # second moment that gradients are divided by at least
-STRETCH_LIMIT = 1e5  # length to which coordinates may stretch a row: sums keep their digits
-LONGER_ROWS = 0.08  # share by which rows of very large tables may be taken for longer than they are
-MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
-GEOMETRY_ROWS = (4e4, 2e5)  # rows that geometry is taken of, of however many: at least, at most
-GEOMETRY_RECORDS = 400.0  # coefficients over mu for which it is halfway between
-EARLY_ROWS = (8e4, 2.0)  # rows of early rounds: at least, and per sqrt(n dimension) / mu
-LAST_ROUNDS = 3  # fine rounds on all rows, however many there are
+OCTAVE_WINDOWS = (2, 4)  # neighbouring octaves of a column that are tested as one
+FALSE_POSITIVE_RATE = 1e-4  # probability that noise alone fills a bin of the columns' histograms
+UNSEEN_SHARE = 0.002  # least share of a column's values that noise is taken to hide
+UNSEEN_VARIANCE_SHARE = 0.2  # expected part of the variance that noise may hide
+LENGTH_EDGES = tuple(k / 2 for k in range(-8, 17))  # bins of log2 row norms, in units of that of a white row
+LENGTH_PRIOR_STD = 0.5  # octaves around the row norm that columns lead to expect
+RADIUS_QUANTILE = 0.75  # quantile of the row norms that rows are clipped to a multiple of
+MEAN_VARIANCE_PRIOR_STD = 0.5  # relative, of the mean variance of columns that histograms lead to expect
+MIN_SECOND_MOMENT = 0.05  # least second moment that gradients are divided by
+MAX_SCALING = 1e5  # norm to which coordinates may stretch a row: sums keep their digits
+NORM_SLACK = 0.08  # share by which norms of rows of very large tables may be overestimated
+MAX_WHITENED_COLUMNS = 2000  # columns up to which a matrix of moments is released
+GEOMETRY_ROWS = (4e4, 2e5)  # least and largest number of rows that geometry is computed on
+GEOMETRY_RECORDS = 400.0  # coefficients over mu at which that number is halfway between
+EARLY_ROWS = (8e4, 2.0)  # rows of early rounds: least number, and factor of sqrt(n dimension) / mu
+FULL_DATA_ROUNDS = 3  # last fine rounds, which use all rows
+EIGENVALUE_NOISE_EDGE = 1.1  # largest eigenvalue of pure noise, over its limit in large matrices
+NOISE_REMAINDER = 1e-4  # share of removed noise that is left, so that eigenvectors are not arbitrary
+MIN_CURVATURE_EIGENVALUE = 0.01  # least eigenvalue of a released curvature, over the mean
+EIGENVALUE_STDS = 2.0  # standard deviations of noise by which eigenvalues are lowered in covariances
 
-# Budget: shares of mu^2 where records are many; the rounds take the rest.
+# Budget: shares of mu^2 where records are many; the rounds take the rest. [1.014, 1.005] geometry (columns, lengths,
+# moments), [0.999, 1.002] location (labels, octaves, targets), [1.003, 0.999] residuals and margins.
 COUNT_SHARE = 0.01
 SHARES = {
     "mass": COUNT_SHARE,
@@ -37,54 +43,87 @@ SHARES = {
     "residuals": 0.05,
     "margins": 0.05,
 }
-FEW_RECORDS = 80.0  # at which the search for a constant takes a fifth of the budget
-UNSURE_RECORDS = 15.0  # per coefficient: below, geometry costs half as much again
-ROUGH_SHARE = 0.45  # of the gradients of residuals: those of the median, or with the target's scale
-LATE_SHARE, LATE_RECORDS = 0.5, 400.0  # of the gradients: with released curvature; half of it there
-LEAST_LATE = 0.01  # share below which late rounds are left out
-CURVATURE_SHARE = 0.3  # of the late rounds' budget
-INFERENCE_SHARES = (0.78, 0.05)  # of all gradients: late ones with intervals; the scores of records
-ROUNDS = {"margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10)}  # rough, fine
+SMALL_BUDGET_RECORDS = 80.0  # at which the search for a constant takes a fifth of the budget [0.995, 1.010]
+COARSE_GEOMETRY_RECORDS = 15.0  # per coefficient: below, geometry takes half as much again (without 1.010)
+ROUGH_SHARE = 0.45  # share of the gradients that rough rounds take, where there are any [0.999, 1.010]
+LATE_SHARE = 0.5  # share of the gradients that late rounds take where records are many [1.000, 1.001]
+LATE_RECORDS = 400.0  # per coefficient: where late rounds take a quarter of that [1.000, 1.000]
+MIN_LATE_SHARE = 0.01  # share below which late rounds are left out
+CURVATURE_SHARE = 0.3  # share of the late rounds' budget that their curvature takes [1.000, 1.000]
+INFERENCE_SHARES = (0.78, 0.05)  # shares of all gradients with intervals: late rounds, scores of records
+ROUNDS = {"margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10)}  # rough, fine [1.005, 1.000]
 LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
 
-# Limits, in units of a typical row; they open with the records per coefficient.
-CLIP, CLIP_RECORDS = {"margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5}, 100.0
-MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # between which a margin's clip stays as it is
-LATE_CLIP, LATE_CLIP_RECORDS = 1.0, 1000.0
-WIDTH, WIDTH_RECORDS = 0.8, 20.0  # of residuals of least squares, in units of their scale
-INFERENCE_WIDTH = 4.0  # the same with intervals, at least
+# Clips, in units of the median row norm; they grow with the records per coefficient (without that 1.004).
+CLIP = {"margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5}  # [1.003, 1.003] margins, [1.000, 1.011] others
+CLIP_RECORDS = 100.0  # per coefficient: where the clip starts to grow
+MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # per coefficient: between which a margin's clip is constant
+LATE_CLIP, LATE_CLIP_RECORDS = 1.0, 1000.0  # clip of late rounds, and where it starts to grow [1.005, 1.000]
+RESIDUAL_CLIP = 0.8  # clip of residuals of least squares, in units of their scale [0.999, 1.010]
+RESIDUAL_CLIP_RECORDS = 20.0  # per coefficient: where it starts to grow
+INFERENCE_RESIDUAL_CLIP = 4.0  # least such clip with intervals
 
-# Location of targets, residuals, labels.
+# Location of targets, residuals and labels.
 TARGET_BINS = 64  # signed octaves of the target
+RAW_TARGET_OCTAVES = 40  # octaves that targets without public bounds may be away from 1, on either side
 TARGET_COUNTS, RESIDUAL_COUNTS = 12, 10  # noisy counts of a search
 RESIDUAL_BINS = 49  # signed octaves of residuals
-TAIL_CERTAIN = 5.5  # in units of the noise: an octave of residuals that is not empty (one fit in a million errs)
-TAIL_FALL, TAIL_MOST = (0.35, 0.05)  # what the next octave holds, and what the last that is seen counts for
-MARGIN_BINS = 16  # of margins, for each label
-EDGE_LEVEL = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
+CERTAIN_STDS = 5.5  # noise stds above which a bin is not empty, but for one fit in a million
+TAIL_DECAY = 0.35  # share of an octave's records that the next one is taken to hold
+MAX_TAIL_SHARE = 0.05  # largest share of the last octave seen from which that decay starts
+MIN_LEVEL = 1e-3  # quantile levels closer to 0 or 1 cannot be found by noisy counts
+GRID_POINTS = 64  # points of the grid of quantiles, which narrows to where they are likely
+GRID_TAIL = 0.002  # posterior probability on either side that the next grid may lose
+GRID_ERROR = 0.01  # shares that a grid cannot tell apart
+SHARE_ERROR = 0.3  # relative error of the logistic law's shares, as far as they differ from the level
+MAX_SHARE_STD = 1e6  # noise beyond which shares of records say nothing
+BRACKET_DECAY = 4.0  # the prior at the ends of a bracket is 1 / (1 + this) of that in its middle
+OUTSIDE_PROBABILITY = 0.05  # prior odds of a quantile beyond its bracket, where that is possible
+OUTLIER_LOG_LIKELIHOOD = 5.0  # least log likelihood of a count, negated: the law may be wrong far from the quantile
+REFUTED_LOG_LIKELIHOOD = 50.0  # most that a count says, negated, against a quantile on its wrong side
+CENTRAL_COUNTS = 4  # counts at the posterior median before some are made beside it
+OFF_CENTRE_SCALES = 1.1  # scales from the median at which counts tell the scale
 
-# Posterior of the minimiser.
-SPIKE = 0.1  # prior probability that columns tell nothing
-HOPELESS_RECORDS, HOPELESS_EACH = (60.0, 2.0)  # in all, and per coefficient: where that is as likely as not
-SIGNAL, PRIOR_SPREAD = 0.5, 1.0  # share of the variance that columns explain; octaves around it
-TAIL_WEIGHTS = ((-2, 0.25), (0, 0.5), (2, 0.25))  # octaves around the common scale, and their shares
-LAW_OCTAVES = tuple(range(-11, 4))  # standard deviations of coefficients, in octaves of the unit
-LATE_SPIKE = 0.9  # prior probability that nothing deviates from what earlier rounds found
-LEAD_SHARE = 0.5  # of the squared way of the columns: variance of how far the intercept moves with them
-PINNED_RECORDS = 10.0  # per coefficient: from there on clipped gradients tell the intercept
-DRIFT, DRIFT_COUNT = (1.0, 2.0)  # of slopes from the median to a level, in scales; weight in coefficients
-DOUBT = {"margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # of log curvature
-MISMATCH = {"margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # of a step: not quadratic
-LATE_MISMATCH = 0.3  # the same of late rounds
-CURVATURE_FACTORS = tuple(2.0 ** (k / 2) for k in range(-10, 4))  # of curvature, over the expected one
-MOST_MOVE = 2.0  # that one round moves predictions, in units of the scale
+# Margins: histogram by label, calibration, curvature.
+MARGIN_BINS = 16  # bins of margins, for each label
+BIN_CENTRE_LIMIT, BIN_RANGE = 1.5, 3.2  # in stds of the margin: where bins may be centred, and how far they extend
+BIN_POINTS = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
+MAX_TAIL_RATIO = 0.8  # largest share of a tail that is beyond another bin's width
+CALIBRATION_STD, CALIBRATION_RELATIVE_STD = 0.1, 0.3  # prior error of the rounds' slope: absolute, relative
+CLIPPED_CURVATURE = 0.3  # curvature of a record whose slope is clipped, over that of others
+MIN_MARGIN_CURVATURE = 0.01  # least mean curvature, over the largest one
+MIN_ALONG_CURVATURE = 0.1  # least curvature along the margin, over the mean
+MAX_CORRELATION = 0.9  # largest correlation of intercept and slope: the curvature stays positive definite
+LOGIT_POINTS = 4000  # points of the grid of label shares
+MAX_START_LOGIT = 6.0  # largest logit of the share of positives that rounds start from
+INTERCEPT_RECORDS = 10.0  # per coefficient: where clipped gradients and label share weigh alike [1.000, 1.000]
 
-# Smoothing, in units of the scale of residuals; of margins in their own.
-ROUGH_WIDTH, FINE_WIDTH, INSIDE_WIDTH = 0.4, 0.06, 0.4
-HINGE_WIDTH, SHARP_HINGE_WIDTH, HINGE_INSIDE = 0.25, 0.1, 0.3
-SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
+# Posterior of the minimiser. Without shrinkage 1.094, without that of late rounds 1.139.
+SPIKE_PROBABILITY = 0.1  # prior probability that all coefficients are 0
+NO_SIGNAL_RECORDS = 60.0  # in all: where that is as likely as not [1.000, 1.000]
+NO_SIGNAL_PER_COEFFICIENT = 2.0  # the same per coefficient
+EXPLAINED_VARIANCE = 0.5  # expected share of the variance that columns explain [1.000, 1.000]
+SCALE_PRIOR_STD = 1.0  # octaves around the scale of coefficients that follows [0.999, 1.002]
+TAIL_WEIGHTS = ((-2, 0.25), (0, 0.5), (2, 0.25))  # octaves of a coefficient around the common scale, and their shares
+SCALE_OCTAVES = tuple(range(-11, 4))  # standard deviations of coefficients, in octaves of the unit
+LATE_SPIKE_PROBABILITY = 0.9  # prior probability that nothing deviates from what earlier rounds found
+INTERCEPT_SHIFT_SHARE = 0.5  # variance of the intercept's shift, over the squared move of the columns (without 1.011)
+LEVEL_SHIFT, LEVEL_SHIFT_WEIGHT = 1.0, 2.0  # of slopes from median to level, in scales; its weight [1.000, 1.000]
+LOG_CURVATURE_STD = {"margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # prior [1.000, 1.004]
+NONQUADRATIC_ERROR = {"margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # over the step [0.999, 1.005]
+LATE_NONQUADRATIC_ERROR = 0.3  # the same of late rounds
+CURVATURE_FACTORS = tuple(2.0 ** (k / 2) for k in range(-10, 4))  # possible curvatures, over the expected one
+MAX_MOVE = 2.0  # most that one round moves predictions, in units of the scale
+UNKNOWN_VARIANCE = 1e300  # variance of a number of which nothing is known
+MIN_MASS_SHARE = 0.01  # least share of the records that a noisy number of them may state
+
+# Smoothing, in units of the scale of residuals; for margins absolute.
+ROUGH_WIDTH, FINE_WIDTH, INSIDE_WIDTH = 0.4, 0.06, 0.4  # rough and fine rounds; late curvature [1.001, 1.001]
+HINGE_WIDTH, SHARP_HINGE_WIDTH, HINGE_INSIDE = 0.25, 0.1, 0.3  # rounds, calibration, late curvature [0.990, 1.016]
+MEAN_MEDIAN_GAP = 0.4  # expected distance of mean and median, in units of the scale (without 1.002)
 
 # Mathematics.
-MIDDLE_HEIGHT = 0.3989422804014327  # density of a standard normal law at its middle
-NORMAL_SCALE = 4 * MIDDLE_HEIGHT  # of the normal law as dense in its middle as a logistic law of scale 1
+SLOPE_STD = 0.5  # largest standard deviation of slopes whose range is 1
+NORMAL_DENSITY_AT_0 = 0.3989422804014327  # of a standard normal law
+NORMAL_SCALE = 4 * NORMAL_DENSITY_AT_0  # of the normal law as dense at 0 as a logistic law of scale 1
 NORMAL_MEDIAN = 0.6744897501960817  # median size of a standard normal number

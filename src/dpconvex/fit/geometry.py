@@ -1,9 +1,9 @@
-r"""Private geometry: released coordinates in which rows are centred, nearly white, and of known length.
+r"""Private geometry: released coordinates in which rows are centred, nearly white, and of known norm.
 
-Noise on a gradient has the same size in every direction, so a direction in which rows hardly vary drowns in it. One
-histogram per column gives its centre and unit; one matrix of second moments, taken of rows that are shortened to a
-released length, whitens; eigenvalues below the noise are raised to it, so that what could not be seen stays short. A
-row's length counts the constant: a table of rare flags has mostly rows of zeros, and they are records like others.
+Noise on a gradient has the same size in every direction, so it drowns a direction in which rows hardly vary. One
+histogram per column gives its centre and unit. One matrix of second moments, of rows clipped to a released norm,
+whitens the rows. Eigenvalues below the noise are raised to it, so that directions which noise hides are not stretched.
+A row's norm includes the constant: most rows of a table of rare flags are zeros, and they are records like others.
 """
 
 from __future__ import annotations
@@ -15,44 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpconvex.core.coordinates import Coordinates, cancellation
-from dpconvex.core.queries import largest_cancellation
-from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.core.queries import Statistic, largest_cancellation
+from dpconvex.core.records import Coordinates, cancellation
+from dpconvex.core.release import PrivateRows
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.fit import constants
 from dpconvex.fit.config import FitConfig
-from dpconvex.fit.constants import (
-    COLUMN_OCTAVES,
-    FALSE_ALARM,
-    HIDDEN_SHARE,
-    HIDDEN_THERE,
-    LENGTH_EDGES,
-    LENGTH_PRIOR_SPREAD,
-    LONGER_ROWS,
-    OCTAVE_WINDOWS,
-    RADIUS_LEVEL,
-    STRETCH_LIMIT,
-    USUAL_VARIANCE,
-)
-from dpconvex.fit.denoising import denoised_covariance
+from dpconvex.fit.covariance import denoise_covariance
 from dpconvex.types import Array
-
-__all__ = ["Frame", "private_coordinates"]
 
 
 @dataclass(frozen=True)
 class Frame(Coordinates):
-    """Coordinates of rows, and what is known of rows in them.
+    """Released coordinates, the median norm of rows in them, and the second moment of each coordinate.
 
     Attributes
     ----------
-    matrix, lead, excess
-        As in :class:`~dpconvex.core.coordinates.Coordinates`.
     median_row_norm : float
-        Released length of a typical row, the constant included: the unit of clips.
+        Released, with the constant included: the unit of clips.
     moments : array of shape (dimension,)
-        Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
+        Estimated second moment of each coordinate; below 1 where an eigenvalue was raised.
     moment_noise_std : array of shape (dimension,)
-        Standard deviation of what noise left in the moments.
+        Standard deviation of the noise that is left in the moments.
     """
 
     median_row_norm: float = 1.0
@@ -61,28 +45,21 @@ class Frame(Coordinates):
 
     @property
     def constant(self) -> float:
-        """What the constant column becomes; 1 where there is none."""
+        """Value of the constant column in these coordinates; 1 where there is none."""
         return float(self.matrix.flat[0]) if self.lead else 1.0
 
     @property
     def penalty(self) -> Array:
-        """The second derivative of ``||theta||^2 / 2`` in these coordinates."""
+        """Second derivative of ``||theta||^2 / 2`` in these coordinates."""
         if self.matrix.ndim == 1:
             return np.diag(self.matrix**2)
         return np.asarray(self.matrix @ self.matrix.T)
 
 
-def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Frame:
-    """Return released coordinates.
+def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Frame:
+    """Return released coordinates; ``mass`` is the total weight of all records, public or released.
 
-    Parameters
-    ----------
-    rows : PrivateRows
-        Whose certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
-    config : FitConfig
-        Public choices.
-    mass : float
-        What all records count for, public or released.
+    The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
     """
     bounds, terms = rows.bounds, rows.terms
     lead, dimension = int(bounds.fit_intercept), bounds.dimension
@@ -91,13 +68,13 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         rows = rows.part(config.geometry_rows)
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
     units, centres, spreads = _column_units(counts, terms["columns"].scale, mass, config.max_octaves)
-    # No direction is stretched so far that sums lose their digits: in units of columns where these are not bounded.
+    # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
-    limit = STRETCH_LIMIT / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
+    limit = constants.MAX_SCALING / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
-    likely = math.sqrt(1 + float(np.sum(spreads**2)))  # length of rows in units of their columns
+    expected = math.sqrt(1 + float(np.sum(spreads**2)))  # norm of rows in units of their columns
     if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
-        found = _length_quantile(rows, Frame(stretches, lead), 0.5, likely, mass)
+        found = _length_quantile(rows, Frame(stretches, lead), 0.5, expected, mass)
         spread = math.sqrt(max(found**2 - 1, 1.0))
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
         return Frame(
@@ -114,7 +91,7 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         shifted[lead:, 0] = -centres * stretches[lead:]
         matrix = shifted if cancellation(shifted) <= most else matrix
     frame = Frame(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
-    radius = config.radius_multiple * _length_quantile(rows, frame, RADIUS_LEVEL, likely, mass)
+    radius = config.radius_multiple * _length_quantile(rows, frame, constants.RADIUS_QUANTILE, expected, mass)
     sums = rows.second_moments("moments", frame, radius) / mass
     std = terms["moments"].scale / mass
     with single_threaded_blas():  # matrices are small: threads would wait for each other
@@ -131,82 +108,77 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
                 frame = found_frame
                 break
     if config.geometry_rows is not None and not (bounds.people or bounds.weighted_rows):
-        # Which of two ways bounds of lengths are computed depends on the number of rows, which is public here.
-        longer = LONGER_ROWS * (1 - config.geometry_rows / bounds.n_samples)
-        frame = replace(frame, excess=longer)
-    likely = math.sqrt(1 + float(frame.moments[lead:].sum()))
-    typical = _length_quantile(rows, frame, 0.5, likely, mass)
-    return replace(frame, median_row_norm=typical)
+        # The number of rows, which is public here, decides how norms are bounded.
+        longer = constants.NORM_SLACK * (1 - config.geometry_rows / bounds.n_samples)
+        frame = replace(frame, norm_slack=longer)
+    expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
+    return replace(frame, median_row_norm=_length_quantile(rows, frame, 0.5, expected, mass))
 
 
 def column_octaves(max_octaves: int) -> int:
-    """Return how many octaves are counted on either side of 0: down to 2^-16, or as far down as up."""
-    return max_octaves + max(COLUMN_OCTAVES, max_octaves)
+    """Return the number of octaves that are counted on either side of 0: down to 2^-16, or as far down as up."""
+    return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
-def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array, Array]:
+def _column_units(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
     """Return a unit and a centre of every column, and its standard deviation in this unit.
 
-    Octaves count where noise does not explain them, one by one or a few neighbours together. What noise may hide is
-    taken to lie as far out as the column is seen to reach, so that units shrink as budgets grow; columns that noise
-    hides altogether share the unit that all columns show together.
+    An octave counts if noise does not explain it, alone or with its neighbours. Records that noise may hide are taken
+    to lie in the outermost octave that is seen, so units shrink as budgets grow. Columns that noise hides altogether
+    get the unit of the pooled histogram of all columns.
     """
     half = counts.shape[1] // 2
-    sizes = 0.75 * 2.0 ** (above - half + np.arange(1, half + 1))
-    places = np.concatenate([-sizes[::-1], [0.0], sizes])
-    threshold = -float(ndtri(FALSE_ALARM / counts.size))
-    mean, variance, hidden, seen = _seen_moments(counts, places, threshold, std, mass)
+    sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
+    octave_centres = np.concatenate([-sizes[::-1], [0.0], sizes])
+    threshold = -float(ndtri(constants.FALSE_POSITIVE_RATE / counts.size))
+    mean, variance, hidden, seen = _seen_moments(counts, octave_centres, threshold, std, mass)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, unseen, shown = _seen_moments(pooled, places, threshold, noise, many * mass)
+        _, shared, unseen, shown = _seen_moments(pooled, octave_centres, threshold, noise, many * mass)
         mean[~seen] = 0.0
-        variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**above)
+        variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**max_octaves)
     total = variance + hidden
-    # Of what may be hidden some will be there.
-    return np.sqrt(total), mean, np.sqrt((variance + HIDDEN_THERE * hidden) / total)
+    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total)
 
 
 def _seen_moments(
-    counts: Array, places: Array, threshold: float, std: float, mass: float
+    counts: Array, octave_centres: Array, threshold: float, std: float, mass: float
 ) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Return mean and variance of columns, what noise may hide of the latter, and whether anything but 0 is seen."""
+    """Return mean and variance of columns, the variance that noise may hide, and whether anything but 0 is seen."""
     half = counts.shape[1] // 2
-    kept = counts > threshold * std
-    sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # sizes, whatever their sign
+    significant = counts > threshold * std
+    sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # absolute values
     summed = np.cumsum(np.hstack([np.zeros((len(counts), 1)), sides]), axis=1)
-    for wide in OCTAVE_WINDOWS:  # of what noise hides one by one, the window that stands out most
-        hidden = ~(kept & (places != 0)).any(axis=1)
+    for wide in constants.OCTAVE_WINDOWS:  # where noise hides single octaves, the most significant window
+        hidden = ~(significant & (octave_centres != 0)).any(axis=1)
         windows = summed[:, wide:] - summed[:, :-wide]
         first = windows.argmax(axis=1)
         clear = hidden & (windows.max(axis=1) > threshold * math.sqrt(2 * wide) * std)
         for column in np.flatnonzero(clear):
             near = half + 1 + first[column]
-            kept[column, near : near + wide] = True
-            kept[column, 2 * half - near - wide + 1 : 2 * half - near + 1] = True
-    held = np.where(kept, np.maximum(counts, 0.0), 0.0)
-    seen = (held * (places != 0)).sum(axis=1) > 0
+            significant[column, near : near + wide] = True
+            significant[column, 2 * half - near - wide + 1 : 2 * half - near + 1] = True
+    held = np.where(significant, np.maximum(counts, 0.0), 0.0)
+    seen = (held * (octave_centres != 0)).sum(axis=1) > 0
     total = np.maximum(held.sum(axis=1), 1e-300)
-    mean = held @ places / total
+    mean = held @ octave_centres / total
     # Numbers lie anywhere in their octave, whose variance is a 27th of the square of its middle.
-    variance = np.maximum(held @ (places**2 * (1 + 1 / 27)) / total - mean**2, 0.0)
-    top = np.where(kept, np.abs(places), 0.0).max(axis=1) / 0.75
-    hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + HIDDEN_SHARE
+    variance = np.maximum(held @ (octave_centres**2 * (1 + 1 / 27)) / total - mean**2, 0.0)
+    top = np.where(significant, np.abs(octave_centres), 0.0).max(axis=1) / 0.75
+    hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + constants.UNSEEN_SHARE
     return mean, variance, np.minimum(hidden, 1.0) * top**2, seen
 
 
-def _length_quantile(rows: PrivateRows, frame: Frame, level: float, usual: float, mass: float) -> float:
-    """Return a quantile of the rows' lengths, from a histogram of their logarithms.
-
-    What noise hides of the histogram is taken to lie around the usual length.
-    """
+def _length_quantile(rows: PrivateRows, frame: Frame, level: float, expected: float, mass: float) -> float:
+    """Return a quantile of the row norms, from a histogram of their logarithms and a prior around the expected norm."""
     columns = rows.bounds.n_features
-    edges = math.log2(math.sqrt(1 + columns)) + np.asarray(LENGTH_EDGES)
+    edges = math.log2(math.sqrt(1 + columns)) + np.asarray(constants.LENGTH_EDGES)
     counts = rows.histogram("lengths", Statistic("length", coordinates=frame), edges) / mass
     std = rows.terms["lengths"].scale / mass
     width = edges[1] - edges[0]
     middles = np.concatenate([[edges[0] - width / 2], edges + width / 2])
-    prior = np.exp(-(((middles - math.log2(usual)) / LENGTH_PRIOR_SPREAD) ** 2) / 2)
+    prior = np.exp(-(((middles - math.log2(expected)) / constants.LENGTH_PRIOR_STD) ** 2) / 2)
     shares = np.where(counts > 2 * std, counts, 0.0)
     shares = shares + 2 * std * math.sqrt(counts.size) * prior / prior.sum()
     reached = np.concatenate([[0.0], np.cumsum(shares) / shares.sum()])
@@ -218,13 +190,13 @@ def _length_quantile(rows: PrivateRows, frame: Frame, level: float, usual: float
 def _whitened(
     moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float, usual: float
 ) -> Frame:
-    """Return the coordinates that noisy mean moments of shortened rows ``(1, u) / radius`` make white.
+    """Return coordinates whitened by noisy mean second moments of clipped rows ``(1, u) / radius``.
 
-    No direction is stretched beyond ``most``, which is in units of each column.
+    ``most`` limits how far each column may be stretched; ``usual`` is the expected variance of a column.
     """
     lead = frame.lead
     size = moments.shape[0] - lead
-    # The mean squared weight over radius^2: known up to noise, and not below a third of what it is for short rows.
+    # The mean squared weight over radius^2: released, and between a third of that of short rows and all of it.
     share = 1 / radius**2
     if lead:
         share = float(np.clip(moments[0, 0], share / 3, share))
@@ -235,7 +207,7 @@ def _whitened(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / share - np.outer(centre, centre)
-    spread, noise = denoised_covariance(spread, std / share, (usual, USUAL_VARIANCE * usual))
+    spread, noise = denoise_covariance(spread, std / share, (usual, constants.MEAN_VARIANCE_PRIOR_STD * usual))
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / share * math.sqrt(2 * size)
     stretched = np.linalg.norm(vectors.T @ (frame.matrix[lead:, lead:] / most), axis=1)

@@ -15,23 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.fit.constants import NORMAL_MEDIAN, RESIDUAL_BINS, TAIL_CERTAIN, TAIL_FALL, TAIL_MOST, TARGET_BINS
+from dpconvex.core.queries import Statistic
+from dpconvex.core.release import PrivateRows
+from dpconvex.fit import constants
 from dpconvex.types import Array
-
-_SURE = 5.5  # in units of the noise: counts that are not 0, but for one fit in a million
-_RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
-_POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
-_DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
-_MIDDLE = 4.0  # how much likelier the middle of a bracket is
-_CLOSEST = 0.01  # shares that a grid cannot tell apart
-_DROWNED = 1e6  # noise beyond which shares of records say nothing
-_OUTER = 0.002  # posterior share on either side that the next grid may lose
-_ASIDE = 1.1  # in units of the scale: where counts tell it
-_RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
-_OUTLIER = 5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
-_REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
-_FIRST = 4  # counts at the middle of what is believed, before some are made aside
 
 
 @dataclass(frozen=True)
@@ -91,9 +78,9 @@ class LocationPrior:
     def prior(self, line: Array, logs: Array) -> Array:
         """Return the log density of places and of logarithms of scales, up to a constant."""
         place = (2 * line - self.low - self.high) / self.width
-        usual = -np.log1p(_MIDDLE * place**2)
-        likely = np.where(np.abs(place) > 1, math.log(_RARE), usual)
-        scales = np.where(logs - math.log(self.widest) > 1e-9, math.log(_RARE), 0.0)
+        usual = -np.log1p(constants.BRACKET_DECAY * place**2)
+        likely = np.where(np.abs(place) > 1, math.log(constants.OUTSIDE_PROBABILITY), usual)
+        scales = np.where(logs - math.log(self.widest) > 1e-9, math.log(constants.OUTSIDE_PROBABILITY), 0.0)
         return np.asarray(likely[:, None] + scales)
 
 
@@ -124,13 +111,13 @@ class Tails:
         """Return the tails that noisy counts between edges show, and a little beyond the last that is seen."""
         inner = (edges[1:] + edges[:-1]) / 2
         places = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
-        shares = np.where(counts > TAIL_CERTAIN * std, counts, 0.0) / mass
+        shares = np.where(counts > constants.CERTAIN_STDS * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
         for last, sign in ((seen[-1], 1), (seen[0], -1)) if seen.size else ():
             for beyond in (1, 2):  # the next two octaves hold less and less
                 at = last + sign * beyond
                 if (last - middle) * sign > 0 and 0 <= at < shares.size:
-                    shares[at] = min(shares[last], TAIL_MOST) * TAIL_FALL**beyond
+                    shares[at] = min(shares[last], constants.MAX_TAIL_SHARE) * constants.TAIL_DECAY**beyond
         return cls(places, shares, std / mass)
 
     def scale(self, usual: float) -> float:
@@ -143,7 +130,7 @@ class Tails:
         if shares.sum() < 0.75:
             return usual
         found = float(np.interp(0.5, np.cumsum(shares) / shares.sum(), sizes))
-        return max(found, float(sizes[sizes > 0][0]) / 2) / NORMAL_MEDIAN
+        return max(found, float(sizes[sizes > 0][0]) / 2) / constants.NORMAL_MEDIAN
 
     def best(self, least: float, noise: float) -> float:
         """Return the limit, ``least`` times a power of 2, for which hidden parts and noise are least together.
@@ -165,7 +152,9 @@ class Tails:
         return float(limits[int(np.argmin(hidden + (noise * limits) ** 2))])
 
 
-def target_bracket(rows: PrivateRows, name: str, mass: float, bounded: bool = True) -> tuple[float, float] | None:
+def release_target_bracket(
+    rows: PrivateRows, name: str, mass: float, bounded: bool = True
+) -> tuple[float, float] | None:
     """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
     Parameters
@@ -173,25 +162,25 @@ def target_bracket(rows: PrivateRows, name: str, mass: float, bounded: bool = Tr
     rows : PrivateRows
         Their mapped targets lie in [-1, 1] where bounds are known.
     name : str
-        The certificate's term of :data:`TARGET_BINS` counts.
+        The certificate's term of :data:`constants.TARGET_BINS` counts.
     mass : float
         What all records count for, public or released.
     bounded : bool
         Whether the unit of the targets is public; without one, bins are wider than an octave.
     """
-    ends = (-16, 15) if bounded else (-_RAW, _RAW)
-    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, TARGET_BINS // 2)])
+    ends = (-16, 15) if bounded else (-constants.RAW_TARGET_OCTAVES, constants.RAW_TARGET_OCTAVES)
+    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, constants.TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
     counts = rows.histogram(name, Statistic("target"), edges[1:-1])
-    sure = np.flatnonzero(counts > _SURE * rows.terms[name].scale)
+    sure = np.flatnonzero(counts > constants.CERTAIN_STDS * rows.terms[name].scale)
     if not sure.size or counts[sure].sum() < 0.5 * mass:
         return None
     return float(edges[sure[0]]), float(edges[sure[-1] + 1])
 
 
-def residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
+def release_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
     """Release in which octaves of a scale residuals lie."""
-    half = RESIDUAL_BINS // 2
+    half = constants.RESIDUAL_BINS // 2
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
     counts = rows.histogram(name, Statistic("residual", theta), edges)
@@ -211,7 +200,7 @@ def noisy_share(
     return centre + rows.count(name, statistic, point, centre) / n_samples
 
 
-def private_location(
+def search_quantile(
     rows: PrivateRows,
     name: str,
     statistic: Statistic,
@@ -240,12 +229,12 @@ def private_location(
         Number of records, public or released.
     """
     logs = prior_law.log_scales
-    std = min(rows.terms[name].scale / n_samples, _DROWNED)
+    std = min(rows.terms[name].scale / n_samples, constants.MAX_SHARE_STD)
     places, shares = np.empty(steps), np.empty(steps)
     first, last = low, high = prior_law.ends
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
-        line = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
+        line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
         law = prior_law.prior(line, logs) + _likelihood(
             prior_law.at(line), np.exp(logs), places[:step], shares[:step], level, std
         )
@@ -257,12 +246,16 @@ def private_location(
         unsure = math.sqrt(float(law.sum(axis=1) @ (prior_law.at(line) - point) ** 2))
         if step == steps:
             break
-        aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
+        aside = (
+            0.0
+            if step < constants.CENTRAL_COUNTS
+            else (0.0, -constants.OFF_CENTRE_SCALES, constants.OFF_CENTRE_SCALES)[step % 3]
+        )
         places[step] = point = min(max(point + aside * scale, lowest), highest)
         share = noisy_share(rows, name, statistic, point, level, n_samples)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
-        ends = np.interp([_OUTER, 1 - _OUTER], reached, line)
-        more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS
+        ends = np.interp([constants.GRID_TAIL, 1 - constants.GRID_TAIL], reached, line)
+        more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS
         low, high = max(first, ends[0] - more), min(last, ends[1] + more)
     return point, unsure, scale
 
@@ -270,13 +263,13 @@ def private_location(
 def _likelihood(grid: Array, scales: Array, places: Array, shares: Array, level: float, std: float) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
     found = np.zeros((grid.size, scales.size))
-    sure = 2 * math.hypot(std, _CLOSEST)
+    sure = 2 * math.hypot(std, constants.GRID_ERROR)
     for place, share in zip(places, shares, strict=True):
         # Whatever the law: with fewer below a place than the level asks for, the quantile is not below it.
         wrong = grid < place if share < level else grid > place
-        found[wrong] -= min((share - level) ** 2 / (2 * sure**2), _REFUTED)
+        found[wrong] -= min((share - level) ** 2 / (2 * sure**2), constants.REFUTED_LOG_LIKELIHOOD)
         expected = expit((place - grid)[:, None] / scales + float(logit(level)))
-        variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
+        variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
         usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
-        found += np.logaddexp(usual, -_OUTLIER - math.log1p(std))
+        found += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))
     return found

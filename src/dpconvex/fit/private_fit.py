@@ -16,48 +16,26 @@ from typing import cast
 import numpy as np
 from scipy.special import erf, logit, ndtri
 
-from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.core.slopes import Factor, Slope
+from dpconvex.core.queries import Factor, Slope, Statistic
+from dpconvex.core.release import PrivateRows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.fit.calibration import (
-    calibrated_margin,
-    expected_label_share,
+from dpconvex.fit import constants
+from dpconvex.fit.config import FitConfig, level_of_loss, loss_kind, small_budget_weight
+from dpconvex.fit.geometry import release_coordinates
+from dpconvex.fit.gradient_rounds import Rounds
+from dpconvex.fit.location import LocationPrior, release_residual_tails, release_target_bracket, search_quantile
+from dpconvex.fit.margin_calibration import (
+    calibrate_margin,
     intercept_of_share,
     margin_edges,
     margin_moments,
+    posterior_label_share,
 )
-from dpconvex.fit.config import FitConfig, few_records, kind_of, level_of
-from dpconvex.fit.constants import (
-    DRIFT,
-    FINE_WIDTH,
-    HINGE_INSIDE,
-    HINGE_WIDTH,
-    INSIDE_WIDTH,
-    MIDDLE_HEIGHT,
-    NORMAL_SCALE,
-    PINNED_RECORDS,
-    RESIDUAL_COUNTS,
-    ROUGH_WIDTH,
-    SHARP_HINGE_WIDTH,
-    SKEWED,
-    TARGET_COUNTS,
-)
-from dpconvex.fit.estimate import Estimate, LocalLoss
-from dpconvex.fit.geometry import private_coordinates
-from dpconvex.fit.location import LocationPrior, private_location, residual_tails, target_bracket
-from dpconvex.fit.rounds import Rounds
+from dpconvex.fit.posterior import Estimate, LocalLoss
 from dpconvex.losses import Huber, PointwiseLoss
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.types import Array
-
-__all__ = ["PrivateFit"]
-
-
-_LARGEST_LOGIT = 6.0  # of the share of positives that rounds start from
-_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
-_UNKNOWN = 1e300  # variance of a number of which nothing is known
-_SLOPE_STD = 0.5  # largest standard deviation of slopes whose range is 1
 
 
 class PrivateFit:
@@ -82,7 +60,7 @@ class PrivateFit:
         self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
         self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
         self.loss = cast(PointwiseLoss, bounds.loss)
-        self.kind = kind_of(self.loss)
+        self.kind = loss_kind(self.loss)
         self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
         self.mass = float(self.n)  # what all records count for
 
@@ -91,7 +69,7 @@ class PrivateFit:
         if "mass" in self.terms:
             self.mass = counted_mass(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
-        self.frame = private_coordinates(self.rows, self.config, self.mass)
+        self.frame = release_coordinates(self.rows, self.config, self.mass)
         self.released["coordinates"] = self.frame.matrix
         self.size = self.frame.moments.size
         self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
@@ -122,7 +100,7 @@ class PrivateFit:
     def _at_once(self) -> float:
         """Share of the way from the median to the level that the start goes: all of it where records are few."""
         size = self.config.records * self.size * self.mass / self.n
-        return 1 - (1 - few_records(size)) ** 4
+        return 1 - (1 - small_budget_weight(size)) ** 4
 
     def _median(self) -> tuple[Array, Estimate, float]:
         """Return where the intercept starts, roughly the median, and the scale of the target."""
@@ -132,10 +110,10 @@ class PrivateFit:
         start = np.zeros(self.size)
         start[: self.lead] = middle
         loss = LocalLoss(
-            Slope(self._smoothed(ROUGH_WIDTH * scale), (low + high) / 2),
-            (high - low) * MIDDLE_HEIGHT / scale,
+            Slope(self._smoothed(constants.ROUGH_WIDTH * scale), (low + high) / 2),
+            (high - low) * constants.NORMAL_DENSITY_AT_0 / scale,
             scale,
-            slope_std=_SLOPE_STD * (high - low),
+            slope_std=constants.SLOPE_STD * (high - low),
         )
         away = scale * float(ndtri(first))  # from there to the median
         found = self.rounds.early("rough gradients", loss, start, unsure**2 + away**2)
@@ -144,37 +122,37 @@ class PrivateFit:
     @property
     def _first_level(self) -> float:
         """The level that the target's location is looked for at."""
-        return 0.5 + self._at_once * (level_of(self.loss) - 0.5)
+        return 0.5 + self._at_once * (level_of_loss(self.loss) - 0.5)
 
     def _at_level(self, start: Array, rough: Estimate, scale: float, pull: Array | None = None) -> Array:
         """Move the intercept of the median to the level, and fit there.
 
         With ``pull``, the released constant part of the mean gradient, slopes are centred.
         """
-        lead, level = self.lead, level_of(self.loss)
+        lead, level = self.lead, level_of_loss(self.loss)
         low, high = self.loss.slope_range
         at = rough.mean.copy()
         # Where the start went most of the way at once, the intercept does not go back to the median.
         at[:lead] += self._at_once * (start[:lead] - at[:lead])
         shift, unsure, found = self._residuals(at, scale, level)
         at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
-        scale = NORMAL_SCALE * found
+        scale = constants.NORMAL_SCALE * found
         self.released["residual_scale"] = scale
         curvature = (high - low) * level * (1 - level) / found
         offset = 0.0 if pull is None else (low + high) / 2
         fine = LocalLoss(
-            Slope(self._smoothed(FINE_WIDTH * scale), offset), curvature, scale,
-            slope_std=_SLOPE_STD * (high - low),
+            Slope(self._smoothed(constants.FINE_WIDTH * scale), offset), curvature, scale,
+            slope_std=constants.SLOPE_STD * (high - low),
         )  # fmt: skip
         noise = rough.noise.copy()
-        noise[:lead] = _UNKNOWN
+        noise[:lead] = constants.UNKNOWN_VARIANCE
         # Slopes of the level are those of the median, and some more.
-        drift = DRIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
+        drift = constants.LEVEL_SHIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
         constant = np.zeros(self.size)
         constant[:lead] = at[:lead]
         estimate = self.rounds.early("gradients", fine, constant, unsure**2, (rough.found, noise, drift), at, pull=pull)
         self.level_noise = estimate.noise
-        late = self._kinked(self.loss, curvature, scale, INSIDE_WIDTH * scale)
+        late = self._kinked(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale)
         return self._refined(estimate, late)
 
     def _kinked(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> LocalLoss:
@@ -193,16 +171,16 @@ class PrivateFit:
 
     def _target(self, level: float = 0.5) -> tuple[float, float, float]:
         """Return a private quantile of the target, its standard deviation, and the scale of a normal law."""
-        bracket = target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
+        bracket = release_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
         low, high = (-1.0, 1.0)
         if bracket is not None:  # rare targets lie beyond
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
         prior = LocationPrior(low, high, 2.0**-18 * width, width / 4)
-        middle, unsure, scale = private_location(
-            self.rows, "targets", Statistic("target"), level, prior, TARGET_COUNTS, self.mass
+        middle, unsure, scale = search_quantile(
+            self.rows, "targets", Statistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
         )
-        return middle, unsure, min(NORMAL_SCALE * scale, width / 2)
+        return middle, unsure, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
         """Return the residuals' quantile at the wanted level, its standard deviation, and their scale there."""
@@ -219,7 +197,7 @@ class PrivateFit:
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
         residual = Statistic("residual", self.frame.to_rows(phi))
-        return private_location(self.rows, "residuals", residual, level, prior, RESIDUAL_COUNTS, self.mass)
+        return search_quantile(self.rows, "residuals", residual, level, prior, constants.RESIDUAL_COUNTS, self.mass)
 
     # Means.
 
@@ -238,10 +216,10 @@ class PrivateFit:
             inside = float(erf(limit / scale / math.sqrt(2)))
             return LocalLoss(Slope(Huber(limit)), inside, spread, limit / width, slope_std=scale)
 
-        variance = unsure**2 + (SKEWED * scale) ** 2  # a median is not the mean
+        variance = unsure**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
         rough = rounds.early("rough gradients", limited(closed, scale), start, variance)
         theta = self.frame.to_rows(rough.mean)
-        tails = residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        tails = release_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = min(tails.scale(scale), scale)
         limit = tails.best(width * scale, rounds.noise("gradients") / width)
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
@@ -250,8 +228,8 @@ class PrivateFit:
         opened = max(0.0, 1 - closed / limit) * spread
         noise = rough.noise.copy()
         noise[:lead] += opened**2
-        drift = DRIFT * opened / math.sqrt(max(1, self.size - lead))
-        variance = unsure**2 + (SKEWED * spread) ** 2
+        drift = constants.LEVEL_SHIFT * opened / math.sqrt(max(1, self.size - lead))
+        variance = unsure**2 + (constants.MEAN_MEDIAN_GAP * spread) ** 2
         found = rounds.early(
             "gradients", limited(limit, spread), start, variance, (rough.found, noise, drift),
             rough.mean,
@@ -265,7 +243,7 @@ class PrivateFit:
 
     def _smooth(self) -> Array:
         """Fit a smooth loss of residuals, which has a scale of its own."""
-        middle, unsure, scale = self._target(level_of(self.loss))
+        middle, unsure, scale = self._target(level_of_loss(self.loss))
         start = np.zeros(self.size)
         start[: self.lead] = middle
         curvature, slope_std = float(self.loss.smoothness), float(self.loss.lipschitz) / 2
@@ -286,14 +264,14 @@ class PrivateFit:
         kinked = not math.isfinite(self.loss.smoothness)
         smooth = self.loss
         if kinked:
-            smooth = convolve(self.loss, self.kernel, self.bandwidth or HINGE_WIDTH)
-            sharp = convolve(self.loss, self.kernel, self.bandwidth or SHARP_HINGE_WIDTH)
+            smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.HINGE_WIDTH)
+            sharp = convolve(self.loss, self.kernel, self.bandwidth or constants.SHARP_HINGE_WIDTH)
         share, unsure = positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
         self.rounds.information = 4 * share * (1 - share)
         start = np.zeros(self.size)
         if lead:  # a constant margin beyond 1 costs a hinge
-            most = 1.0 if kinked else _LARGEST_LOGIT
+            most = 1.0 if kinked else constants.MAX_START_LOGIT
             start[0] = float(np.clip(logit(share), -most, most)) / self.frame.constant
 
         def centred(phi: Array) -> Array:
@@ -314,7 +292,7 @@ class PrivateFit:
         )  # fmt: skip
         found, curvature = self._calibrated(sharp, found, share)
         if kinked:
-            late = self._kinked(self.loss, curvature, 1.0, HINGE_INSIDE)
+            late = self._kinked(self.loss, curvature, 1.0, constants.HINGE_INSIDE)
         else:
             factor = Factor("curvature", smooth, weighting="square")
             slope = Slope(smooth, weighting="square")
@@ -335,7 +313,7 @@ class PrivateFit:
         """
         exact = intercept_of_share(share, self._spread(phi)) / self.frame.constant
         records = self.config.records * self.rounds.information
-        believed = records / (records + PINNED_RECORDS)
+        believed = records / (records + constants.INTERCEPT_RECORDS)
         moved = phi.copy()
         moved[0] = believed * phi[0] + (1 - believed) * exact
         return moved
@@ -380,7 +358,7 @@ class PrivateFit:
             constant[:lead] = 1 / frame.constant
             basis = np.column_stack([constant, direction / spread])
             penalty = basis.T @ self.rounds.penalty @ basis
-        intercept, slope, curvature = calibrated_margin(
+        intercept, slope, curvature = calibrate_margin(
             counts / self.mass, std, edges, share, loss, bool(lead), penalty, (middle, spread)
         )
         factor = slope / spread
@@ -396,11 +374,11 @@ def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     centre = 0.5 if rows.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
     found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
     std = rows.terms["labels"].scale / mass
-    share = expected_label_share(found / mass, std, mass)
+    share = posterior_label_share(found / mass, std, mass)
     return share, min(std / (share * (1 - share)), 1.0)
 
 
 def counted_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
     """Return what all records count for: a noisy number, at least a hundredth of theirs."""
     found = rows.count(name, Statistic("target"), math.inf)
-    return min(max(found, _LEAST_MASS * n_samples), float(n_samples))
+    return min(max(found, constants.MIN_MASS_SHARE * n_samples), float(n_samples))

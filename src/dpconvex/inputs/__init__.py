@@ -1,1 +1,5 @@
-"""What a user hands over, checked: tables, labels, settings, files and their schema."""
+"""Tables, labels, weights, settings and schemas that users hand over, read and checked."""
+
+
+class InputError(ValueError):
+    """Input that cannot be used, in words that hold no data value."""

@@ -1,14 +1,19 @@
-"""Cells of any table: what one holds is read by itself, whatever the type of its column.
+"""Cells of any table, and the declared words that they mean: each is read by itself, whatever the type of its column.
 
 A column arrives as text, numbers, times or Python objects, depending on who read the file, and sometimes on a single
 value in it. A cell means the same in all of them: ``39`` and ``"39"`` are one number, ``1.0`` and ``"1"`` one category.
-What a cell is, text, a number or a time, is therefore kept for every cell and not for the column.
+The kind of a cell, text, a number or a time, is therefore kept for every cell and not for the column. A cell is matched
+with declared words by its text, or else by the number, truth value or time that the text stands for. Numbers are
+compared as float64: that is what readers make of whole numbers, even beyond ``2**53``, once a value in their column is
+missing.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,22 +21,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.votes import canonical_identifier, exact_values
+from dpconvex.engine.row_weights import canonical_identifier, exact_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import polars as pl
-
-__all__ = ["Cell", "Cells", "cell_of", "cells_of", "identifiers_of", "number_word", "with_point"]
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
+# One way only to part a run of digits: a pattern with two takes the square of a long cell's length.
+_POINT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_COMMA = re.compile(r"([+-]?)(\d{1,3}(?:\.\d{3})+|\d*)(?:,(\d*))?((?:[eE][+-]?\d+)?)", re.ASCII)
+_TRUTH = {"true": 1.0, "false": 0.0}
 _NO_TIME = np.datetime64("NaT", "s")
 
 
 class Cell(NamedTuple):
-    """What one cell holds: text, a number or a time; a missing one holds none of them."""
+    """Content of one cell: text, a number or a time; a missing one holds none of them."""
 
     text: str | None = None
     number: float | None = None
@@ -42,7 +47,7 @@ class Cell(NamedTuple):
 class Cells:
     """One column: text (null elsewhere), numbers (NaN elsewhere) and times (NaT elsewhere), one of them a row at most.
 
-    None stands for a part that no row has. Numbers may be infinite. Booleans are the words ``true`` and ``false``.
+    None stands for a kind that no row has. Numbers may be infinite. Booleans are the words ``true`` and ``false``.
     """
 
     text: pl.Series | None = None
@@ -58,36 +63,29 @@ class Cells:
 
         found = np.full(len(self), math.nan)
         if self.text is not None:
-            text = with_point(self.text) if decimal == "," else self.text
-            cast = text.cast(pl.Float64, strict=False)
-            truth = pl.DataFrame({"text": text}).select(
-                pl.when(pl.col("text").str.to_lowercase() == "true")
-                .then(1.0)
-                .when(pl.col("text").str.to_lowercase() == "false")
-                .then(0.0)
-            )
-            found = cast.fill_null(truth.to_series()).fill_null(math.nan).to_numpy()
+            text = replace_decimal_comma(self.text) if decimal == "," else self.text
+            truth = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+            found = text.cast(pl.Float64, strict=False).fill_null(truth).fill_null(math.nan).to_numpy()
         if self.numbers is not None:
             found = np.where(np.isnan(self.numbers), found, self.numbers)
         return np.where(np.isfinite(found), found, math.nan)
 
     def distinct(self) -> tuple[list[Cell], NDArray[np.intp]]:
-        """Return different cells, a missing one first, and which of them each row holds."""
+        """Return different cells, a missing one first, and the index of the one that each row holds."""
         items, rows = [Cell()], np.zeros(len(self), dtype=np.intp)
         if self.text is not None:
-            here = self.text.is_not_null().to_numpy()
-            words, places = _unique_words(self.text.drop_nulls())
-            rows[here] = places + len(items)
+            words, indices = _unique_words(self.text.drop_nulls())
+            rows[self.text.is_not_null().to_numpy()] = indices + len(items)
             items += [Cell(text=word) for word in words]
         if self.numbers is not None:
             here = ~np.isnan(self.numbers)
-            numbers, places = np.unique(self.numbers[here], return_inverse=True)
-            rows[here] = places.reshape(-1) + len(items)
+            numbers, indices = np.unique(self.numbers[here], return_inverse=True)
+            rows[here] = indices.reshape(-1) + len(items)
             items += [Cell(number=number) for number in numbers.tolist()]
         if self.times is not None:
             here = ~np.isnat(self.times)
-            times, places = np.unique(self.times[here], return_inverse=True)
-            rows[here] = places.reshape(-1) + len(items)
+            times, indices = np.unique(self.times[here], return_inverse=True)
+            rows[here] = indices.reshape(-1) + len(items)
             items += [Cell(time=time) for time in times]
         return items, rows
 
@@ -96,66 +94,63 @@ def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
     import polars as pl
 
     words = text.unique(maintain_order=True).to_list()
-    frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "place": range(len(words))})
+    frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
     rows = text.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
-    return words, rows["place"].to_numpy().astype(np.intp)
+    return words, rows["index"].to_numpy().astype(np.intp)
 
 
-def with_point(text: pl.Series) -> pl.Series:
+def replace_decimal_comma(text: pl.Series) -> pl.Series:
     """Return numbers written with a decimal comma in the usual way, and null for a point that sets off no thousands."""
     plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     pointed = text.str.contains(".", literal=True) & ~text.str.contains(_COMMA_NUMBER)
     return plain.set(pointed.fill_null(False), None)
 
 
-def cells_of(column: Any) -> Cells:
+def read_cells(column: Any) -> Cells:
     """Return the cells of a column: a series of polars or pandas, a pyarrow array, an array or a list."""
     import polars as pl
 
     if type(column).__module__.split(".")[0] == "pyarrow":
         column = pl.Series(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
     if isinstance(column, pl.Series):
-        return _of_polars(column)
-    kind = getattr(column, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "iuf":
+        return _cells_of_polars(column)
+    dtype = getattr(column, "dtype", None)
+    kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
+    if kind in "iuf":
         return Cells(numbers=np.asarray(column, dtype=np.float64))
-    if isinstance(kind, np.dtype) and kind.kind == "M":
+    if kind == "M":
         return Cells(times=np.asarray(column).astype("datetime64[s]"))
-    if isinstance(kind, np.dtype) and kind.kind == "c":  # one such number makes its column complex
+    if kind == "c":  # one such number makes its column complex
         plain = np.asarray(column)
         return Cells(numbers=np.where(plain.imag == 0, plain.real, math.nan).astype(np.float64))
-    if isinstance(kind, np.dtype) and kind.kind == "m":  # whose objects would be whole numbers
-        return _of_objects([None] * len(column))
+    if kind == "m":  # whose objects would be whole numbers
+        return _cells_of_objects([None] * len(column))
     # Extension types of pandas as well: their missing values are objects of their own.
-    return _of_objects(column.tolist() if hasattr(column, "tolist") else list(column))
+    return _cells_of_objects(column.tolist() if hasattr(column, "tolist") else list(column))
 
 
-def _of_polars(column: pl.Series) -> Cells:
+def _cells_of_polars(column: pl.Series) -> Cells:
     import polars as pl
 
     kind = column.dtype
-    if kind == pl.String:
-        return Cells(text=column.str.strip_chars())
-    if kind in (pl.Categorical, pl.Enum):
+    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean):
         return Cells(text=column.cast(pl.String).str.strip_chars())
-    if kind == pl.Boolean:
-        return Cells(text=column.cast(pl.String))
     if kind == pl.Object or kind == pl.Decimal:  # polars rounds decimals otherwise than Python
-        return _of_objects(column.to_list())
+        return _cells_of_objects(column.to_list())
     if kind.is_numeric():
         return Cells(numbers=column.cast(pl.Float64).fill_null(math.nan).to_numpy())
     if kind == pl.Date or kind == pl.Datetime:
         if kind == pl.Datetime:
             column = column.dt.replace_time_zone(None)  # as the clock on the wall showed it
         return Cells(times=column.to_numpy().astype("datetime64[s]"))
-    return _of_objects([None] * len(column))
+    return _cells_of_objects([None] * len(column))
 
 
-def _of_objects(values: Iterable[object]) -> Cells:
+def _cells_of_objects(values: Iterable[object]) -> Cells:
     """Return the cells of Python objects, each by its own type."""
     import polars as pl
 
-    cells = [cell_of(value) for value in values]
+    cells = [read_cell(value) for value in values]
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
     words = [cell.text for cell in cells]
@@ -167,7 +162,7 @@ def _of_objects(values: Iterable[object]) -> Cells:
     )
 
 
-def cell_of(value: object) -> Cell:
+def read_cell(value: object) -> Cell:
     """Return a Python object as a cell, a missing one if it is of no kind that a table holds."""
     if isinstance(value, str):
         return Cell(text=value.encode("utf-8", "replace").decode("utf-8"))
@@ -196,7 +191,7 @@ def cell_of(value: object) -> Cell:
     return Cell()
 
 
-def identifiers_of(column: Any, missing: Sequence[str]) -> NDArray[Any]:
+def read_identifiers(column: Any, missing: Sequence[str]) -> NDArray[Any]:
     """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers.
 
     Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
@@ -205,19 +200,96 @@ def identifiers_of(column: Any, missing: Sequence[str]) -> NDArray[Any]:
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
     if values.dtype.kind not in "OSU" and not numbers:
         return values
+
+    def is_missing(value: object) -> bool:
+        text = value.decode(errors="replace") if isinstance(value, bytes) else value
+        word = str.__str__(text).strip() if isinstance(text, str) else None
+        return word in missing or (bool(numbers) and canonical_identifier(value) in numbers)
+
     cells = values.astype(object)
-    nothing = [_word(cell) in missing or (bool(numbers) and canonical_identifier(cell) in numbers) for cell in cells]
-    cells[nothing] = None
+    cells[[is_missing(cell) for cell in cells]] = None
     return cells
 
 
-def _word(value: object) -> str | None:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return str.__str__(text).strip() if isinstance(text, str) else None
+class CellMeaning(NamedTuple):
+    """Number, truth value and time that a cell stands for, apart from its text; None where it stands for none."""
+
+    number: float | None
+    truth: float | None
+    time: np.datetime64 | None
 
 
-def number_word(value: float) -> str | None:
-    """Return how a number is written: whole ones without a decimal point."""
-    if not math.isfinite(value):
+def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
+    """Return the meaning of a cell; the decimal sign is that of text."""
+    number, time = cell.number, cell.time
+    if cell.text is not None:
+        number = _parse_number(cell.text, decimal)
+    word = cell.text
+    if number is not None:  # as it is written: whole ones without a decimal point
+        whole = math.isfinite(number) and number == int(number) and abs(number) < 2**53
+        word = (str(int(number)) if whole else repr(number)) if math.isfinite(number) else None
+    if word is not None:
+        time = iso_time(word)
+    return CellMeaning(number, None if cell.text is None else _TRUTH.get(cell.text.lower()), time)
+
+
+def _parse_number(text: str, decimal: str) -> float | None:
+    """Return the number that a text is, by the decimal sign or else by a point."""
+    parts = _COMMA.fullmatch(text) if decimal == "," else None
+    if parts is not None:
+        sign, whole, rest, power = parts.groups()
+        pointed = f"{sign}{whole.replace('.', '')}.{rest or ''}{power}"
+        text = pointed if _POINT.fullmatch(pointed) else text
+    return float(text) if _POINT.fullmatch(text) else None
+
+
+def iso_time(word: str) -> np.datetime64 | None:
+    """Return the second that a text in ISO 8601 says, as the clock on the wall showed it, None for other text."""
+    try:
+        found = datetime.datetime.fromisoformat(word)
+    except (ValueError, OverflowError):
         return None
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+    return np.datetime64(found.replace(tzinfo=None, microsecond=0), "s")
+
+
+class WordMatcher:
+    """Declared words, and the index of the one that a cell means.
+
+    Where several mean the same, the first is taken; schemas refuse such words.
+    """
+
+    def __init__(self, words: Sequence[str], decimal: str = ".") -> None:
+        self.decimal = decimal
+        self._texts: dict[str, int] = {}
+        self._numbers: dict[float, int] = {}
+        self._truths: dict[float, int] = {}
+        self._times: dict[np.datetime64, int] = {}
+        for index, word in enumerate(words):
+            self._texts.setdefault(word, index)
+            number, truth, time = cell_meaning(Cell(text=word), decimal)
+            if number is not None:
+                self._numbers.setdefault(number, index)
+            if truth is not None:
+                self._truths.setdefault(truth, index)
+            if time is not None:
+                self._times.setdefault(time, index)
+
+    def find(self, cell: Cell) -> int | None:
+        """Return the index of the word that a cell means, None if it means none."""
+        if cell.text is not None and cell.text in self._texts:
+            return self._texts[cell.text]
+        number, truth, time = cell_meaning(cell, self.decimal)
+        # A reader may make numbers of truth values: 1 is true where no word is 1, and the other way round.
+        tries = (
+            (self._numbers, number), (self._truths, truth), (self._truths, number), (self._numbers, truth),
+        )  # fmt: skip
+        found = next((known[key] for known, key in tries if key is not None and key in known), None)
+        return self._times.get(time) if found is None and time is not None else found
+
+
+def is_no_number(cell: Cell) -> bool:
+    """Return whether a cell is missing: nothing, an infinite number, or the word ``nan``."""
+    if cell.text is not None:
+        number = _parse_number(cell.text, ".")
+        return cell.text.lower() == "nan" or (number is not None and not math.isfinite(number))
+    return cell.time is None and (cell.number is None or not math.isfinite(cell.number))

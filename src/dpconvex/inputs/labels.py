@@ -1,7 +1,7 @@
-"""Labels of classifiers: which label sets there are, and what a target of labels must be.
+"""Label sets of classifiers and the checks of targets that hold labels.
 
 A label set is public. It is either declared with ``classes`` or read from the target, which the certificate then
-says; what is read is refused where it looks like measurements rather than labels. No message quotes a label.
+says; targets that look like measurements rather than labels are refused. No message quotes a label.
 """
 
 from __future__ import annotations
@@ -18,20 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count
 from dpconvex.engine.dask.partitions import MOST_LABELS
-from dpconvex.inputs.cells import cell_of
-from dpconvex.inputs.estimator_protocols import Classifier, Label
-from dpconvex.inputs.matching import Declared
-
-__all__ = [
-    "AgainstRest",
-    "LabelPositions",
-    "against_rest",
-    "check_label_type",
-    "count_classes",
-    "declared_classes",
-    "expected_classes",
-    "label_set",
-]
+from dpconvex.inputs.cells import WordMatcher, read_cell
+from dpconvex.inputs.settings import Classifier, Label
 
 # A label set that is read from the target becomes public: beyond this size it is taken for measurements.
 MOST_FOUND = 100
@@ -39,18 +27,15 @@ _KINDS = "text, whole numbers or booleans"
 
 
 def _kind(label: object) -> str:
-    """Return what a label is: "text", "number", "boolean", "missing" or "other"."""
+    """Return the kind of a label: "text", "number", "boolean", "missing" or "other"."""
     if isinstance(label, (bool, np.bool_)):
         return "boolean"
     if isinstance(label, str):
         return "text"
-    if isinstance(label, (int, np.integer)):
-        return "number"
-    if isinstance(label, (float, np.floating)):
-        if is_missing(label):
-            return "missing"
-        return "number" if float(label).is_integer() else "other"
-    return "missing" if is_missing(label) else "other"
+    if is_missing(label):
+        return "missing"
+    whole = isinstance(label, (int, np.integer))
+    return "number" if whole or (isinstance(label, (float, np.floating)) and float(label).is_integer()) else "other"
 
 
 def is_missing(value: object) -> bool:
@@ -86,7 +71,7 @@ def declared_classes(classes: object, owner: str) -> np.ndarray | None:
     return found
 
 
-def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
+def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
     """Return the sorted label set of a target: the declared one, which must hold all labels, or the one found."""
     if declared is not None and y.shape[0] == 0:
         return declared
@@ -170,19 +155,9 @@ def _distinct(y: Any, owner: str) -> np.ndarray:
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.
         warnings.simplefilter("ignore", UserWarning)
-        found = _unique(y)
+        found = np.unique(y)
         check_classification_targets(found)
     return found
-
-
-def _unique(y: np.ndarray) -> np.ndarray:
-    """Return the sorted distinct values; a few of them are found without sorting all."""
-    left = y
-    found: list[object] = []
-    while y.dtype.kind in "biu" and left.size and len(found) < 3:
-        found.append(left[0])
-        left = left[left != left[0]]
-    return np.unique(y if left.size else np.array(found, dtype=y.dtype))
 
 
 def _several_kinds(owner: str) -> str:
@@ -201,16 +176,8 @@ def missing_labels(owner: str) -> str:
     )
 
 
-def count_classes(model: Classifier, n_classes: int | None) -> dict[str, Any]:
-    """Return the public parameters that follow from the label set.
-
-    Parameters
-    ----------
-    model : estimator
-        A classifier, with ``classes_`` if ``n_classes`` is None.
-    n_classes : int or None
-        Number of classes.
-    """
+def label_set_facts(model: Classifier, n_classes: int | None) -> dict[str, Any]:
+    """Return the public parameters that follow from the label set; of a fitted one if ``n_classes`` is None."""
     n_classes = len(model.classes_) if n_classes is None else n_classes
     return {
         "n_classes": n_classes,
@@ -219,7 +186,7 @@ def count_classes(model: Classifier, n_classes: int | None) -> dict[str, Any]:
     }
 
 
-def expected_classes(model: Classifier, n_classes: int | None) -> int:
+def count_expected_classes(model: Classifier, n_classes: int | None) -> int:
     """Return the number of classes that ``certify`` is about: as declared, as given, or two."""
     owner = type(model).__name__
     declared = declared_classes(model.classes, owner)
@@ -234,14 +201,8 @@ def expected_classes(model: Classifier, n_classes: int | None) -> int:
     return int(n_classes)
 
 
-def against_rest(y: object, label: Label) -> Any:
-    """Return the target +1 for one label and -1 for the others, or what makes it from a partition."""
-    target = AgainstRest(label)
-    return target(y) if isinstance(y, np.ndarray) else target
-
-
 @dataclass(frozen=True)
-class AgainstRest:
+class OneVsRest:
     """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
 
     label: Label
@@ -258,8 +219,8 @@ class AgainstRest:
 class LabelPositions:
     """The position of every label in a declared set of labels of one kind; NaN for what is none of them.
 
-    What is equal to no declared label is matched by what it stands for: the text ``1`` is the label 1. A reader that
-    makes text of all labels because one of them is no number thus changes no other row.
+    Another value is matched by its meaning: the text ``1`` is the label 1. A reader that makes text of all labels
+    because one of them is no number thus changes no other row.
     """
 
     declared: tuple[Label, ...]
@@ -272,18 +233,18 @@ class LabelPositions:
             return positions
         alike = (y.dtype.kind == "U") == text and y.dtype.kind != "O"
         if alike:
-            for place, label in enumerate(self.declared):
-                positions[y == label] = place
+            for position, label in enumerate(self.declared):
+                positions[y == label] = position
         if alike and not text:
             return positions
-        known = {label: place for place, label in enumerate(self.declared)}
-        words = Declared([str(label) for label in self.declared])
+        known = {label: position for position, label in enumerate(self.declared)}
+        words = WordMatcher([str(label) for label in self.declared])
         allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
 
         def find(label: object) -> float:
-            place = known.get(cast(Label, label)) if _kind(label) in allowed else None
-            place = words.find(cell_of(label)) if place is None else place
-            return np.nan if place is None else place
+            position = known.get(cast(Label, label)) if _kind(label) in allowed else None
+            position = words.find(read_cell(label)) if position is None else position
+            return np.nan if position is None else position
 
         left = np.isnan(positions)
         if y.dtype.kind == "O":

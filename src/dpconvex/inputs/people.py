@@ -1,9 +1,13 @@
-"""Whose rows they are and what they count for: weights, and identifiers of people, checked and made into votes."""
+"""Row weights from records, people and sample weights, and the privacy unit that they make: one row or one person.
+
+A weight multiplies everything that a row adds to a sum. Weights of the rows of one person sum to at most 1, or at most
+``rows_per_person`` of them are 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,43 +15,38 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.dask.partitions import numbers_or_missing
-from dpconvex.engine.votes import NOBODY, Tags, Votes, at_most_each, exact_values, person_tags, round_votes, share_votes
-from dpconvex.inputs.estimator_protocols import Label, Model
-from dpconvex.inputs.settings import LARGEST, ignores_invalid
-from dpconvex.privacy.bounds.base import Bounds
-from dpconvex.privacy.bounds.tilted import TiltedBounds
-from dpconvex.privacy.summation import most_summed_rows
+from dpconvex.engine.dask.partitions import is_partitioned, numbers_or_missing
+from dpconvex.engine.row_weights import (
+    NOBODY,
+    RowWeights,
+    Tags,
+    equal_person_weights,
+    exact_values,
+    limit_rows_per_person,
+    person_tags,
+    round_to_grid,
+)
+from dpconvex.inputs.settings import LARGEST, Label, Model, ignores_invalid
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.bounds.robust import TiltedBounds
+from dpconvex.privacy.rounding_errors import most_summed_rows
 from dpconvex.types import Array
 
-__all__ = [
-    "Ballot",
-    "People",
-    "Records",
-    "RowsOfPeople",
-    "check_class_weight",
-    "read_ballot",
-    "read_people",
-    "with_people",
-]
-
-
 PERSON_WEIGHTS = ("equal", "rows")
-_CAP = "Divide all weights by a public number that none of them exceeds."
 
 
 @dataclass(frozen=True)
-class Records:
-    """How many records there are and what one is: public facts.
+class PrivacyUnit:
+    """Number of records and the meaning of one: public facts.
 
     Attributes
     ----------
     count : int
-        Rows; people, where the rows of a person share one vote; or people times `rows_each`.
+        Rows; people, where the rows of a person share one weight; or people times `rows_each`.
     people : bool
-        Whether the rows of a person share one vote.
+        Whether the rows of a person share one weight.
     rows_each : int
-        Rows of a person, at most, that have a vote of their own each.
+        Largest number of rows of a person that have a weight of their own each.
     weighted : bool
         Whether a row may count less than a whole one.
     """
@@ -58,23 +57,13 @@ class Records:
     weighted: bool = False
 
     @classmethod
-    def stated_by(cls, bounds: Bounds) -> Records:
-        """Return the records that bounds are about."""
+    def stated_by(cls, bounds: Bounds) -> PrivacyUnit:
+        """Return the unit that bounds are about."""
         return cls(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows)
 
     @classmethod
-    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> Records:
-        """Return what a fit counts, by an estimator's settings.
-
-        Parameters
-        ----------
-        model : estimator
-            Says what a person's rows weigh.
-        count : int
-            Number of rows, or of people with groups.
-        groups, weighted : bool
-            Whether identifiers and weights are given.
-        """
+    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PrivacyUnit:
+        """Return the unit of a fit: `count` rows, or people with groups, by the estimator's settings."""
         owner = type(model).__name__
         each = check_count("rows_per_person", owner, getattr(model, "rows_per_person", 1), 1)
         rule = getattr(model, "person_weight", "equal")
@@ -100,7 +89,7 @@ class Records:
         return cls(count, people=True, weighted=weighted)
 
     def facts(self) -> dict[str, Any]:
-        """Return the records as bounds state them."""
+        """Return the unit as bounds state it."""
         return {"people": self.people, "rows_per_person": self.rows_each, "weighted_rows": self.weighted}
 
     def require_rows(self, owner: str, why: str) -> None:
@@ -109,97 +98,12 @@ class Records:
             raise ValueError(f"{owner} must be given neither groups, rows_per_person nor weights here: {why}.")
 
 
-@dataclass(frozen=True)
-class Ballot:
-    """Votes as they were read, before they are rounded for a certified number of records.
-
-    Attributes
-    ----------
-    records : Records
-        Public facts.
-    shares : array of shape (n_rows,), optional
-        What each row counts for; None stands for ones.
-    tags : array of shape (n_rows,), optional
-        Of the rows' people; None where every row is a record of its own.
-    """
-
-    records: Records
-    shares: Array | None = None
-    tags: Tags | None = None
-
-    def votes(self, bounds: Bounds, factors: Array | None = None) -> Votes | None:
-        """Return the votes of a fit with these public facts; None where every row is a whole record.
-
-        Parameters
-        ----------
-        bounds : Bounds
-            Their number of records says how finely votes are rounded.
-        factors : array of shape (n_rows,), optional
-            Between 0 and 1; further weights.
-        """
-        shares = self.shares
-        if factors is not None:
-            shares = factors if shares is None else shares * factors
-        if shares is None:
-            return None
-        if not isinstance(bounds, TiltedBounds):  # which count nothing, and whose people's votes sum to 1
-            shares = round_votes(shares, most_summed_rows(bounds.n_samples, bounds.neighbors))
-        return Votes(shares, self.records.count, self.tags)
-
-
-@dataclass(frozen=True)
-class People:
-    """Whose rows they are, where a person has one vote.
-
-    Attributes
-    ----------
-    places : array of shape (n_rows,)
-        Of each row's person, from 0 to ``count - 1`` in an order without meaning; ``count`` for rows that name nobody.
-    shares : array of shape (n_rows,)
-        ``1 / m`` for the m rows of a person, 0 for nobody's.
-    count : int
-        Number of people.
-    tags : array of shape (n_rows,)
-        A public function of each row's identifier alone; `NOBODY` where it names nobody.
-    """
-
-    places: npt.NDArray[np.int64]
-    shares: Array
-    count: int
-    tags: Tags
-
-    @property
-    def named(self) -> npt.NDArray[np.bool_]:
-        """Which rows name somebody."""
-        return np.asarray(self.places < self.count)
-
-    def of_named(self) -> People:
-        """Return the same people without rows that name nobody."""
-        keep = self.named
-        return People(self.places[keep], self.shares[keep], self.count, self.tags[keep])
-
-    def one_row_each(self, people: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Return a random row of each of some people: every one of its rows as likely as the others."""
-        order = np.argsort(self.places, kind="stable")
-        starts = np.searchsorted(self.places[order], np.arange(self.count + 1))
-        counts = np.diff(starts)[people]
-        drawn = starts[people] + (rng.random(people.size) * counts).astype(np.int64)
-        return np.asarray(order[drawn])
-
-
 @dataclass(frozen=True, repr=False)
 class RowsOfPeople:
-    """Rows for a fit, and whose they are: what a pipeline hands from a table to an estimator.
+    """Rows for a fit with the identifiers of their people, which a pipeline hands from a table to an estimator.
 
     Nothing but an estimator of dpconvex can use it. Any other step would drop the people without a word, and the
-    promise would be made to single rows: so whatever else is asked of it raises.
-
-    Attributes
-    ----------
-    rows : dataframe, sparse array or Dask dataframe
-        The columns of numbers.
-    groups : array or Dask series
-        One identifier per row: private.
+    promise would be made to single rows: so every other use of it raises. ``groups`` is private.
     """
 
     rows: Any
@@ -221,29 +125,35 @@ class RowsOfPeople:
         return self._refuse()
 
 
-def with_people(X: Any, groups: object) -> tuple[Any, Any]:
+def split_people(X: Any, groups: object) -> tuple[Any, Any]:
     """Return rows and identifiers of people: those that are given, or else those that come with the rows."""
     if not isinstance(X, RowsOfPeople):
         return X, groups
     return X.rows, X.groups if groups is None else groups
 
 
-def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> People:
-    """Return whose rows they are; a row that names nobody has no vote, and no error tells of it."""
-    tags = _tags(groups, X, owner)
-    count, shares = share_votes(tags)
+def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> RowWeights:
+    """Return ``1 / m`` for each of a person's m rows; a row that names nobody has weight 0, and no error tells of it."""
+    tags = _read_tags(groups, X, owner)
+    count, shares = equal_person_weights(tags)
+    return RowWeights(shares, count, tags)
+
+
+def person_indices(tags: Tags) -> npt.NDArray[np.int64]:
+    """Return the index of each row's person, in an order without meaning; the number of people for nobody's rows."""
     found = np.unique(tags[tags != NOBODY])
-    places = np.searchsorted(found, tags).astype(np.int64)  # nobody's tag is behind all others
-    return People(places, shares, count, tags)
+    return np.searchsorted(found, tags).astype(np.int64)  # nobody's tag is behind all others
 
 
-def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> Ballot:
-    """Return the votes of rows, after all checks of weights and identifiers.
+def read_row_weights(
+    model: Model, X: Any, sample_weight: object, groups: object
+) -> tuple[PrivacyUnit, RowWeights | None]:
+    """Return the privacy unit and the weights of rows, after all checks of weights and identifiers.
 
     Parameters
     ----------
     model : estimator
-        Says what a person's rows weigh and what becomes of invalid rows.
+        Says how a person's rows are weighted and whether invalid rows are ignored.
     X : array or DaskTable
         The rows, as they were read.
     sample_weight : array-like, Dask collection or None
@@ -251,36 +161,58 @@ def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> 
     groups : array-like, Dask collection or None
         One identifier per row. Of collections 16 bytes per row are kept in memory; rows stay where they are.
 
+    Returns
+    -------
+    unit : PrivacyUnit
+        Public facts.
+    weights : RowWeights or None
+        Not rounded yet (`round_row_weights`); None where every row is a whole record.
+
     Notes
     -----
     Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
     """
     owner, ignored, n_rows = f"{type(model).__name__}.fit", ignores_invalid(model), X.shape[0]
-    weights = None if sample_weight is None else _weights(sample_weight, X, owner, ignored)
+    weights = None if sample_weight is None else _read_sample_weight(sample_weight, X, owner, ignored)
     if groups is None:
-        records = Records.of(model, n_rows, False, weights is not None)
-        return Ballot(records, weights)
-    tags = _tags(groups, X, owner)
+        unit = PrivacyUnit.of(model, n_rows, False, weights is not None)
+        return unit, None if weights is None else RowWeights(weights, unit.count)
+    tags = _read_tags(groups, X, owner)
     if not ignored and (tags == NOBODY).any():
         raise ValueError(
             f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead, or "
             "floats that are no whole numbers below 2^53. Give such rows an identifier each, as text or whole numbers, "
             "or use invalid_rows='ignore', which gives them no vote."
         )
-    count, shares = share_votes(tags)
-    rule = Records.of(model, max(1, count), True, weights is not None)
-    if not rule.people:
-        shares = at_most_each(tags, rule.rows_each)
-    return Ballot(rule, shares if weights is None else shares * weights, tags)
+    count, shares = equal_person_weights(tags)
+    unit = PrivacyUnit.of(model, max(1, count), True, weights is not None)
+    if not unit.people:
+        shares = limit_rows_per_person(tags, unit.rows_each)
+    return unit, RowWeights(shares if weights is None else shares * weights, unit.count, tags)
 
 
-def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
+def round_row_weights(weights: RowWeights | None, bounds: Bounds, factors: Array | None = None) -> RowWeights | None:
+    """Return weights, times further factors in [0, 1], rounded for a certified number of records; None for ones."""
+    if weights is None and factors is None:
+        return None
+    if weights is None:
+        assert factors is not None
+        weights = RowWeights(factors, factors.size)
+    elif factors is not None:
+        weights = replace(weights, values=weights.values * factors)
+    if isinstance(bounds, TiltedBounds):  # which count nothing, and whose people's weights sum to 1
+        return weights
+    most = most_summed_rows(bounds.n_samples, bounds.neighbors)
+    return replace(weights, values=round_to_grid(weights.values, most))
+
+
+def _read_column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
     """Return one value per row, or raise."""
     problem = (
         f"The '{name}' given to {owner} must be one-dimensional, with one value for each row of X, and with the "
         "partitions of X if both are Dask collections. Got another shape instead."
     )
-    if type(values).__module__.split(".")[0] == "dask":
+    if is_partitioned(values):
         if isinstance(X, np.ndarray):
             raise TypeError(
                 f"The '{name}' given to {owner} must be in memory where X is. Got a Dask collection instead. Use "
@@ -302,15 +234,15 @@ def _numbers_or_objects(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return part if part.dtype.kind in "biuf" else part.astype(object)
 
 
-def _tags(groups: Any, X: Any, owner: str) -> Tags:
+def _read_tags(groups: Any, X: Any, owner: str) -> Tags:
     """Return the tags of all rows' people."""
-    if isinstance(X, np.ndarray) or type(groups).__module__.split(".")[0] != "dask":
-        return _identified(_column(groups, X, "groups", owner), owner)
+    if isinstance(X, np.ndarray) or not is_partitioned(groups):
+        return _tag_people(_read_column(groups, X, "groups", owner), owner)
     problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."
-    return np.concatenate(X.column(groups, partial(_identified, owner=owner), problem))
+    return np.concatenate(X.column(groups, partial(_tag_people, owner=owner), problem))
 
 
-def _identified(column: npt.NDArray[Any], owner: str) -> Tags:
+def _tag_people(column: npt.NDArray[Any], owner: str) -> Tags:
     """Return tags of identifiers, or raise by their type; whatever a cell holds, nothing raises."""
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
@@ -319,10 +251,10 @@ def _identified(column: npt.NDArray[Any], owner: str) -> Tags:
     return person_tags(column)
 
 
-def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
+def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
     problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
-    column = _column(sample_weight, X, "sample_weight", owner)
+    column = _read_column(sample_weight, X, "sample_weight", owner)
     try:
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
@@ -331,11 +263,10 @@ def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
         weights = None
     if weights is None:
         raise TypeError(f"{problem} Got another type instead.")
-    inside = (weights >= 0) & (weights <= 1)
-    if inside.all():
-        return weights
-    if not ignored:
-        raise ValueError(f"{problem} Got others instead. {_CAP}")
+    if not ignored and not ((weights >= 0) & (weights <= 1)).all():
+        raise ValueError(
+            f"{problem} Got others instead. Divide all weights by a public number that none of them exceeds."
+        )
     return np.clip(np.where(np.isnan(weights), 0.0, weights), 0.0, 1.0)
 
 

@@ -1,9 +1,11 @@
-"""A table as it comes, turned into bounded numbers by a public schema: a transformer that learns nothing."""
+"""`PublicTable`, a transformer that learns nothing: columns of any table, bounded by a public schema."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,34 +13,31 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from dpconvex.inputs.cells import identifiers_of
-from dpconvex.inputs.encoding import encode, is_smaller_sparse, labels_of, to_array, to_sparse
-from dpconvex.inputs.frames import open_columns, read_cells, read_column
-from dpconvex.inputs.opening import without_values
+from dpconvex.engine.dask.partitions import is_partitioned
+from dpconvex.inputs import InputError
+from dpconvex.inputs.cells import Cells, read_cells, read_identifiers
+from dpconvex.inputs.encoding import encode, is_smaller_sparse, match_labels, to_array, to_sparse
 from dpconvex.inputs.people import RowsOfPeople
-from dpconvex.inputs.schema import Range, Schema
-from dpconvex.inputs.schema_parsing import parse_schema, read_schema
-
-__all__ = ["PublicTable", "encode_frame"]
+from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
+from dpconvex.inputs.table_files import hide_values, open_table
 
 
-class _HandsPeopleOn:
-    """How pipelines transform rows for a fit; apart, because scikit-learn would make a frame of what comes out."""
+class _PersonTransform:
+    """``fit_transform`` with people; apart, because scikit-learn would make a frame of its result."""
 
     def fit_transform(self: PublicTable, X: Any, y: object = None) -> Any:  # type: ignore[misc]
-        """Return the columns of numbers for a fit, with whose rows they are if the schema has ``[person]``.
+        """Return the columns of numbers for a fit, with the people of their rows if the schema has ``[person]``.
 
         Parameters
         ----------
         X : dataframe, mapping of str to array, or path
-            As for ``transform``, with the column that names people.
+            As for ``transform``, with the column that identifies people.
         y : ignored
 
         Returns
         -------
         dataframe, sparse array or RowsOfPeople
-            As of ``transform``; with people something that only estimators of dpconvex take, so that no step between
-            forgets them.
+            As of ``transform``; `RowsOfPeople` goes to estimators of dpconvex alone, so that no step forgets people.
         """
         schema = self.fit(X, y)._parsed()
         if schema.person is None:
@@ -47,7 +46,7 @@ class _HandsPeopleOn:
         return RowsOfPeople(self.transform(X), self.groups(X))
 
 
-class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
+class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
     r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
 
     Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
@@ -101,8 +100,7 @@ class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
         self.sparse = sparse
 
     def _parsed(self) -> Schema:
-        found = vars(self).get("schema_")
-        return _parse(self.schema) if found is None else found
+        return vars(self).get("schema_") or _parse(self.schema)
 
     def fit(self, X: object = None, y: object = None) -> Self:
         """Read and check the schema; the table is not looked at."""
@@ -135,10 +133,13 @@ class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
             a CSR array if ``sparse`` says so.
         """
         schema = self._parsed()
-        if type(X).__module__.split(".")[0] == "dask":
-            return _transform_partitions(schema, X)
+        if is_partitioned(X):
+            import pandas as pd
+
+            meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
+            return X.map_partitions(partial(encode_frame, schema, owner="PublicTable"), meta=meta)
         if self._wants_sparse():
-            blocks = encode(schema, read_cells(X, schema.inputs, schema, "PublicTable"))
+            blocks = encode(schema, read_table_cells(X, schema.inputs, schema, "PublicTable"))
             if self.sparse != "auto" or is_smaller_sparse(blocks):
                 return to_sparse(blocks)
         return encode_frame(schema, X, "PublicTable")
@@ -154,37 +155,33 @@ class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
         schema = self._parsed()
         if schema.target is None:
             raise ValueError("The schema of PublicTable names no target. Add it: [target].")
-        cells = read_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
+        cells = read_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
         if schema.target.classes is not None:
-            return labels_of(cells, schema.target.classes, schema.file.decimal)
+            return match_labels(cells, schema.target.classes, schema.file.decimal)
         return cells.as_numbers(schema.file.decimal)
 
     def groups(self, X: Any) -> Any:
-        """Return whose each row is, by the schema's ``[person]``: ``groups`` of a fit or a score.
+        """Return the identifiers of the rows' people, by the schema's ``[person]``: ``groups`` of a fit or a score.
 
         Parameters
         ----------
         X : dataframe, mapping of str to array, or path
-            With the column that names people.
+            With the column that identifies people.
 
         Returns
         -------
         array or Dask series
-            Identifiers as they are, None where one is missing.
-
-        Notes
-        -----
-        Privacy: private, like the table.
+            Identifiers as they are, None where one is missing: private, like the table.
         """
         schema = self._parsed()
         name, missing = schema.person, schema.file.missing
         if name is None:
             raise ValueError('The schema of PublicTable names no person. Add it: [person] with column = "...".')
         column = read_column(open_columns(X, [name], schema, "PublicTable"), name, "PublicTable")
-        if type(X).__module__.split(".")[0] == "dask":
+        if is_partitioned(X):
             return column.map_partitions(_identify_partition, missing, meta=(name, object))
-        with without_values(None):
-            return identifiers_of(column, missing)
+        with hide_values(None):
+            return read_identifiers(column, missing)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the columns of numbers, like ``job=clerk``."""
@@ -238,7 +235,7 @@ def _parse(schema: object) -> Schema:
 
 def encode_frame(schema: Schema, X: Any, owner: str) -> Any:
     """Return the columns of numbers as a dataframe: of pandas for pandas, otherwise of polars."""
-    rows = to_array(encode(schema, read_cells(X, schema.inputs, schema, owner)))
+    rows = to_array(encode(schema, read_table_cells(X, schema.inputs, schema, owner)))
     if type(X).__module__.split(".")[0] == "pandas":
         import pandas as pd
 
@@ -248,18 +245,63 @@ def encode_frame(schema: Schema, X: Any, owner: str) -> Any:
     return pl.DataFrame(rows, schema=schema.names, orient="row")
 
 
-def _transform_partitions(schema: Schema, X: Any) -> Any:
-    import pandas as pd
-
-    meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
-    return X.map_partitions(_encode_partition, schema, meta=meta)
-
-
 def _identify_partition(part: Any, missing: tuple[str, ...]) -> Any:
     import pandas as pd
 
-    return pd.Series(identifiers_of(part, missing), index=part.index, name=part.name)
+    return pd.Series(read_identifiers(part, missing), index=part.index, name=part.name)
 
 
-def _encode_partition(part: Any, schema: Schema) -> Any:
-    return encode_frame(schema, part, "PublicTable")
+def open_columns(table: Any, wanted: list[str], schema: Schema, owner: str) -> Any:
+    """Return a table that has the wanted columns, read once if it is a file or a LazyFrame; else raise."""
+    if isinstance(table, (str, os.PathLike)):
+        # Every line is a row and none is refused: what a row holds is the schema's matter.
+        return open_table(Path(table), schema.file).read(wanted, every_line=True)
+    names = column_names(table)
+    if names is None:
+        raise TypeError(
+            f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
+            f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
+        )
+    known = set(names)
+    absent = [name for name in wanted if name not in known]
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise InputError(f"The table given to {owner} has no column {absent[0]!r}{more}.")
+    if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
+        with hide_values(None):
+            return table.select(wanted).collect()
+    return table
+
+
+def read_column(table: Any, name: str, owner: str) -> Any:
+    """Return a column of an open table, which must be there once."""
+    column = table[name]
+    if getattr(column, "ndim", 1) != 1:
+        raise InputError(f"The column {name!r} given to {owner} must be there once, one value a row.")
+    return column
+
+
+def read_table_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
+    """Return the wanted columns of a table as cells, by name."""
+    table, cells = open_columns(table, wanted, schema, owner), {}
+    for name in wanted:
+        column = read_column(table, name, owner)
+        with hide_values(None):
+            cells[name] = read_cells(column)
+    if len({len(column) for column in cells.values()}) > 1:
+        raise InputError(f"The columns given to {owner} must be of one length.")
+    return cells
+
+
+def column_names(table: Any) -> list[object] | None:
+    """Return the names of a table's columns, or None if it has none."""
+    if isinstance(table, Mapping):
+        return list(table)
+    if isinstance(table, np.ndarray):
+        return None
+    if hasattr(table, "collect_schema"):
+        return list(table.collect_schema().names())
+    names = getattr(table, "column_names", None)  # of pyarrow
+    if names is None:
+        names = getattr(table, "columns", None)
+    return None if names is None else list(names)

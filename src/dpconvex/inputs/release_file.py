@@ -1,62 +1,49 @@
-"""The release file: who publishes a model, of what, why and until when, in TOML; checked for form only."""
+"""Release file in TOML: who publishes a model, of what, why and until when; checked for form only."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
 
-from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.toml_text import parse_toml
+from dpconvex.inputs import InputError
+from dpconvex.inputs.schema import parse_toml
 
-__all__ = ["FIELDS", "ReleaseFacts", "parse_release", "read_release"]
-
-#: What each field asks, in the order in which reports show them.
-FIELDS = {
-    "name": "Name of the release",
-    "controller": "Who is responsible for the data",
-    "author": "Who made the release",
-    "contact": "Whom to ask",
-    "purpose": "What the model is for",
-    "audience": "Who will see the model",
-    "legal_basis": "On what legal ground the data are processed",
-    "target": "Column that was learned",
-    "data_source": "Where the data come from",
-    "region": "Region that the data are about",
-    "sector": "Sector",
-    "collected": "When the data were collected",
-    "unit": "Whom one row stands for (one word: patient, household)",
-    "published": "Date of publication",
-    "review_by": "When this release is looked at again",
-    "budget_reason": "Why this budget is right",
-    "security": "How the data and the run are protected",
-}
 _LONGEST, _LARGEST_FILE = 2000, 2**18
+
+
+def _asks(question: str) -> str:
+    """Return the field of a dataclass, empty by default, with the question that it answers."""
+    return field(default="", metadata={"question": question})
 
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """What a release file says; an empty string is a field that was left out. See `FIELDS` for what they mean."""
+    """Statements of a release file about itself, in the order of reports; an empty string was left out."""
 
-    name: str = ""
-    controller: str = ""
-    author: str = ""
-    contact: str = ""
-    purpose: str = ""
-    audience: str = ""
-    legal_basis: str = ""
-    target: str = ""
-    data_source: str = ""
-    region: str = ""
-    sector: str = ""
-    collected: str = ""
-    unit: str = ""
-    published: str = ""
-    review_by: str = ""
-    budget_reason: str = ""
-    security: str = ""
+    name: str = _asks("Name of the release")
+    controller: str = _asks("Who is responsible for the data")
+    author: str = _asks("Who made the release")
+    contact: str = _asks("Whom to ask")
+    purpose: str = _asks("What the model is for")
+    audience: str = _asks("Who will see the model")
+    legal_basis: str = _asks("On what legal ground the data are processed")
+    target: str = _asks("Column that was learned")
+    data_source: str = _asks("Where the data come from")
+    region: str = _asks("Region that the data are about")
+    sector: str = _asks("Sector")
+    collected: str = _asks("When the data were collected")
+    unit: str = _asks("Whom one row stands for (one word: patient, household)")
+    published: str = _asks("Date of publication")
+    review_by: str = _asks("When this release is looked at again")
+    budget_reason: str = _asks("Why this budget is right")
+    security: str = _asks("How the data and the run are protected")
+
+
+#: Question of each field.
+FIELDS: dict[str, str] = {item.name: item.metadata["question"] for item in fields(ReleaseFacts)}
 
 
 def read_release(path: Path) -> ReleaseFacts:

@@ -1,34 +1,30 @@
-"""What is public about a table: its columns, and the columns of numbers that they become.
+"""Public schema of a table: its columns, the bounded numeric columns they become, and the TOML that declares them.
 
 A schema is written before the data are seen and never changes. Every cell by itself becomes numbers, whatever it
-holds, so that nothing but the model's own noise depends on other records. Reading a schema is in
-:mod:`dpconvex.inputs.schema_parsing`, applying it in :mod:`dpconvex.inputs.encoding`.
+holds, so that nothing but the model's own noise depends on other records. Parsing is strict and never sees data;
+:mod:`dpconvex.inputs.encoding` applies a schema. Tables of a schema: ``[features]`` (``column = [low, high]`` or a
+table with bounds, transform, knots, unit and missing), ``[categories]`` (``column = ["a", "b"]`` or a table with
+values, other and missing), ``[flags]``, ``[dates]``, ``[interactions]``, ``[target]``, ``[person]``, ``[ignore]`` and
+``[file]``.
 """
 
 from __future__ import annotations
 
+import codecs
 import datetime
+import importlib
+import itertools
 import math
-from dataclasses import dataclass, field, replace
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from dpconvex.inputs.errors import InputError
-
-__all__ = [
-    "Block",
-    "Category",
-    "Column",
-    "Date",
-    "FileFormat",
-    "Flag",
-    "Interaction",
-    "Missing",
-    "Number",
-    "Range",
-    "Schema",
-    "Target",
-    "shown_name",
-]
+from dpconvex.inputs import InputError
 
 Range = tuple[float, float]
 
@@ -37,26 +33,35 @@ TABLES = (
 )  # fmt: skip
 
 MOST_COLUMNS = 100_000  # of a table, and of what its columns become
+LARGEST_FILE = 4 * 2**20  # bytes
+LONGEST_FORMAT = 100  # of dates: the work of reading one grows with it
+MOST_KEY_PARTS = 8  # of a dotted TOML key: a schema needs four, and the parser's work grows with the square
+_LARGEST, _NARROWEST = 1e100, 1e-100  # beyond these the estimators refuse bounds
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-HOURS = tuple(str(hour) for hour in range(24))
 #: Parts of a date that are indicators, and those that are a point on a circle.
-CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": HOURS}
+CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": tuple(str(hour) for hour in range(24))}
 CYCLES = ("weekday-cycle", "month-cycle", "hour-cycle", "year-cycle")
 PARTS = (*CALENDAR, *CYCLES, "days")
 TRANSFORMS = ("clip", "log1p", "log", "sqrt")
-#: How a missing value is spelled, unless such a word is declared as a category.
+#: Spellings of a missing value, unless such a word is declared as a category.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
+# Encodings of several bytes a sign: nothing but a line end holds its bytes, and lines can be decoded one by one.
+_MULTIBYTE_ENCODINGS = (
+    *("ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004", "euc_jisx0213", "euc_kr"),
+    *("gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What a missing value becomes: ``row``, ``indicator``, ``value`` or, for categories, ``other``.
+    """Rule for missing values: ``row``, ``indicator``, ``value`` or, for categories, ``other``.
 
-    ``row`` makes the whole row invalid, and ``invalid_rows`` of the estimator says what that means; ``indicator`` gives
-    the column a further one that is 1 where it is missing; ``value`` puts a public constant in its place; ``other``
-    counts it as a category that was not declared.
+    ``row`` makes the whole row invalid, and ``invalid_rows`` of the estimator says what that means; ``indicator`` adds
+    a column that is 1 where the value is missing; ``value`` puts a public constant in its place; ``other`` counts it as
+    a category that was not declared.
     """
 
     rule: str = "row"
@@ -65,21 +70,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class Block:
-    """Columns of ``X`` that belong together.
+    """Columns of ``X`` that one column of the table becomes, with their bounds.
 
-    Attributes
-    ----------
-    name : str
-        What interactions call it.
-    names : tuple of str
-        Of its columns.
-    low, high : tuple of float
-        Smallest and largest value of each.
-    square : float
-        Largest squared length once the estimator has mapped the columns to order 1: at most 1 for indicators of which
-        one is 1, whatever their number.
-    length : float
-        Largest length of the columns, each divided by its largest size.
+    ``square`` is the largest squared length once the estimator has mapped the columns to order 1: at most 1 for
+    indicators of which one is 1, whatever their number. ``length`` is the largest length of the columns, each divided
+    by its largest size.
     """
 
     name: str
@@ -119,38 +114,34 @@ class Number:
         return math.sqrt(value) if self.transform == "sqrt" else value
 
     @property
-    def ends(self) -> Range:
+    def transformed_bounds(self) -> Range:
         """The bounds after the transform."""
         return self.apply(self.low), self.apply(self.high)
 
     @property
-    def points(self) -> tuple[float, ...]:
+    def transformed_knots(self) -> tuple[float, ...]:
         """The knots with both bounds, after the transform; none for a straight line."""
-        if not self.knots:
-            return ()
-        return tuple(self.apply(knot) for knot in (self.low, *self.knots, self.high))
+        return tuple(self.apply(knot) for knot in (self.low, *self.knots, self.high)) if self.knots else ()
 
     @property
-    def filler(self) -> float:
-        """What stands where a value is missing: 0 once the estimator has mapped the column."""
-        low, high = self.ends
+    def missing_value(self) -> float:
+        """The number beside a missing indicator: 0 once the estimator has mapped the column."""
+        low, high = self.transformed_bounds
         return 0.0 if low <= 0 <= high else low / 2 + high / 2
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What it becomes; a transform is part of the name, so that no raw column is taken for it."""
+        """Its columns; a transform is part of the name, so that no raw column is taken for it."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
             knots = (self.low, *self.knots, self.high)
-            hats = tuple(f"{self.name}@{_number(knot)}" for knot in knots)
-            return (_indicators(self.name, (*hats, *extra)),)
-        low, high = self.ends
-        reach = max(abs(low), abs(high))
-        length = math.hypot(1, self.filler / reach) if extra and reach > 0 else 1.0
-        ones = tuple(1.0 for _ in extra)
-        lows, highs = (low, *(0.0 for _ in extra)), (high, *ones)
+            return (_indicators(self.name, (*(f"{self.name}@{_format_knot(knot)}" for knot in knots), *extra)),)
+        low, high = self.transformed_bounds
+        largest = max(abs(low), abs(high))
+        length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
         shown = self.name if self.transform == "clip" else f"{self.transform}({self.name})"
-        return (Block(self.name, (shown, *extra), lows, highs, 1.0, length),)
+        added = len(extra)
+        return (Block(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
 
 
 @dataclass(frozen=True)
@@ -164,14 +155,14 @@ class Flag:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What it becomes."""
+        """Its indicator, and that of missing values."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         return (_indicators(self.name, (self.name, *extra)),)
 
 
 @dataclass(frozen=True)
 class Category:
-    """A column of public categories: one indicator each; what is none of them has zeros, or the bin ``(other)``."""
+    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
 
     name: str
     values: tuple[str, ...]
@@ -186,7 +177,7 @@ class Category:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What it becomes."""
+        """Its indicators."""
         return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels)),)
 
 
@@ -206,15 +197,13 @@ class Date:
     missing: Missing = Missing()
 
     @property
-    def length(self) -> float:
+    def days(self) -> float:
         """Days from ``since`` to ``until``; 0 where they are not declared."""
-        if self.since is None or self.until is None:
-            return 0.0
-        return float((self.until - self.since).days)
+        return 0.0 if self.since is None or self.until is None else float((self.until - self.since).days)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What it becomes: one block per part."""
+        """One block per part."""
         found = []
         for part in self.parts:
             name = f"{self.name}.{part}"
@@ -223,7 +212,7 @@ class Date:
             elif part in CYCLES:
                 found.append(Block(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
             else:
-                found.append(Block(name, (name,), (0.0,), (self.length,)))
+                found.append(Block(name, (name,), (0.0,), (self.days,)))
         if self.missing.rule == "indicator":
             # No square of its own: where it is 1 all parts are 0.
             found.append(_indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0))
@@ -242,7 +231,7 @@ class Interaction:
     right: str
 
     def block(self, left: Block, right: Block) -> Block:
-        """Return what it becomes.
+        """Return its columns.
 
         Where 0 is within all bounds the estimator divides every product by its largest size, which is that of one
         factor times that of the other: the length of products is then the product of lengths.
@@ -271,7 +260,7 @@ class Target:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How a CSV file is written; None where the header and a byte-order mark say it.
+    """Format of a CSV file; None where the header and a byte-order mark say it.
 
     With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
     """
@@ -290,17 +279,17 @@ class Schema:
     Attributes
     ----------
     columns : tuple of Number, Flag, Category or Date
-        What is used, in the order of ``X``.
+        Columns that are used, in the order of ``X``.
     interactions : tuple of Interaction
         After the columns.
     target : Target, optional
-        What is learned.
+        Column that is learned.
     person : str, optional
-        The column that says whose a row is.
+        Column that identifies the person of a row.
     ignored : tuple of str
         Columns that are known and not used.
     file : FileFormat
-        How CSV files are written.
+        Format of CSV files.
     """
 
     columns: tuple[Column, ...]
@@ -358,10 +347,474 @@ class Schema:
         return replace(self, target=found)
 
 
-def _number(value: float) -> str:
+def _format_knot(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
 def shown_name(name: str) -> str:
     """Return a name as messages show it."""
     return repr(name if len(name) <= 80 else name[:80] + "...")
+
+
+# TOML strings of all kinds, which may lack their end, and comments.
+_TOML_TEXT = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
+    r"|'''.*?(?:'{3,5}|\Z)"
+    r'|"(?:\\[^\n]|[^"\\\n])*+"?'
+    r"|'[^'\n]*+'?"
+    r"|\#[^\n]*+",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables of TOML from strangers; what would take the parser long is refused before it begins."""
+    if _LONG_KEY.search(_TOML_TEXT.sub("_", text)):
+        raise InputError(
+            f"A dotted key of TOML must have at most {MOST_KEY_PARTS} parts. Got more instead. Write tables as [name]."
+        )
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InputError("TOML that is nested too deeply is not read. Write tables as [name].") from None
+
+
+def read_schema(path: str | os.PathLike[str]) -> Schema:
+    """Read and check a schema file."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"The schema {str(path)!r} is not a file.")
+    if os.path.getsize(path) > LARGEST_FILE:
+        raise InputError(f"The schema is larger than {LARGEST_FILE // 2**20} MiB.")
+    text = ""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        data = parse_toml(text)
+    except InputError:
+        raise
+    except UnicodeDecodeError:
+        raise InputError("The schema must be text in UTF-8.") from None
+    except ValueError as error:
+        # The position only: should somebody pass the data here, no part of it is shown.
+        position = re.search(r"\(at (line \d+, column \d+|end of document)\)$", str(error))
+        where = f" (at {position.group(1)})" if position else ""
+        template = re.search(r"^[^#\n]*\[\s*low\s*,\s*high\s*\]", text, re.MULTILINE)
+        hint = " Write numbers in place of low and high." if template else ""
+        raise InputError(f"The schema is not valid TOML{where}.{hint}") from None
+    return parse_schema(data)
+
+
+def parse_schema(data: Mapping[str, object]) -> Schema:
+    """Check the tables of a schema."""
+    if not isinstance(data, Mapping):
+        raise InputError("A schema must be a table of tables.")
+    unknown = [name for name in data if name not in TABLES]
+    if unknown:
+        raise InputError(f"The schema may have the tables {list(TABLES)} only. Check {shown_name(str(unknown[0]))}.")
+    tables: dict[str, Mapping[str, Any]] = {}
+    for name in TABLES:
+        table = data.get(name, {})
+        if not isinstance(table, Mapping) or not all(isinstance(key, str) for key in table):
+            raise InputError(f"The schema's '{name}' must be a table: write [{name}].")
+        tables[name] = table
+    readers: dict[str, Callable[[str, Any], Column]] = {
+        "features": _parse_number,
+        "flags": _parse_flag,
+        "categories": _parse_category,
+        "dates": _parse_date,
+    }
+    if sum(len(tables[name]) for name in readers) > MOST_COLUMNS:
+        raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
+    columns: list[Column] = []
+    table_of: dict[str, str] = {}
+    for table_name, read in readers.items():
+        for name, value in tables[table_name].items():
+            if name in table_of:
+                raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
+            table_of[name] = table_name
+            columns.append(read(name, value))
+    if not columns:
+        raise InputError(
+            "The schema must name at least one column in [features], [flags], [categories] or [dates], "
+            "for instance: temperature = [-20, 40]."
+        )
+    target = _parse_target(tables["target"])
+    person, ignored = _parse_person(tables["person"]), _parse_ignored(tables["ignore"])
+    for unused, table_name in ((person, "person"), *((name, "ignore") for name in ignored)):
+        if unused in table_of:
+            raise InputError(f"The column {shown_name(unused)} is in [{table_of[unused]}] and in [{table_name}].")
+    schema = Schema(tuple(columns), (), target, person, ignored, _parse_file(tables["file"]))
+    schema = replace(schema, interactions=_parse_interactions(tables["interactions"], schema))
+    _check_columns(schema)
+    _check_words(schema)
+    return schema
+
+
+def _check_columns(schema: Schema) -> None:
+    """Raise if two columns of X share a name, or bounds are such that no estimator takes them."""
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError("Two columns or categories of the schema lead to the same name.")
+    for name, low, high in zip(schema.names, *schema.feature_bounds, strict=True):
+        if not (low < high and high - low >= _NARROWEST and max(-low, high) <= _LARGEST):
+            raise InputError(
+                f"The schema's bounds of {shown_name(name)} are beyond {_LARGEST:g}, or so close that they "
+                "cannot be told apart. Change the units."
+            )
+
+
+def _check_words(schema: Schema) -> None:
+    """Raise if a column has two words that its type would have to tell apart, like ``01`` and ``1``."""
+    from dpconvex.inputs.cells import Cell, cell_meaning  # with numpy, which most commands do without
+
+    listed: list[tuple[str, list[tuple[str, str]]]] = []
+    for column in (*schema.columns, schema.target):
+        if isinstance(column, Flag):
+            true, false = ((word, "true") for word in column.true), ((word, "false") for word in column.false)
+            listed.append((column.name, [*true, *false]))
+        words = column.values if isinstance(column, Category) else None
+        words = column.classes if isinstance(column, Target) else words
+        if column is not None and words is not None:
+            listed.append((column.name, [(word, word) for word in words]))
+    kinds = {"number": "number as float64", "truth": "truth value", "time": "time"}
+    for name, meant in listed:
+        seen: dict[tuple[str, object], tuple[str, str]] = {}
+        for word, purpose in meant:
+            for kind, value in cell_meaning(Cell(text=word), schema.file.decimal)._asdict().items():
+                first, before = (word, purpose) if value is None else seen.setdefault((kind, value), (word, purpose))
+                if before != purpose:
+                    raise InputError(
+                        f"In the schema, the words of {shown_name(name)} must differ in whatever type a reader gives "
+                        f"the column. Got {shown_name(first)} and {shown_name(word)} instead, which are one "
+                        f"{kinds[kind]}. Declare one of them: it stands for both."
+                    )
+
+
+def _error(table: str, name: str, must: str) -> InputError:
+    return InputError(f"In the schema, {shown_name(name)} in [{table}] must {must}.")
+
+
+def _check_keys(table: str, name: str, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    """Raise if a column's own table holds what it cannot."""
+    unknown = [key for key in value if key not in allowed]
+    if unknown:
+        raise _error(table, name, f"have {list(allowed)} only. Check {shown_name(str(unknown[0]))}")
+
+
+def _parse_range(table: str, name: str, value: object) -> Range:
+    must = "be [low, high]: two finite numbers"
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise _error(table, name, must)
+    low, high = (_finite(end) for end in value)
+    if low is None or high is None:
+        raise _error(table, name, must)
+    if not (low < high and math.isfinite(high - low)):
+        raise _error(table, name, f"{must} with low < high")
+    return low, high
+
+
+def _finite(value: object) -> float | None:
+    """Return a number as a float, or None if it is none, or not finite."""
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _parse_words(table: str, name: str, value: object, least: int = 1) -> tuple[str, ...]:
+    must = 'be a list like ["a", "b"]'
+    if not isinstance(value, (list, tuple)) or len(value) < least:
+        raise _error(table, name, must)
+    if not all(isinstance(item, str) and item.strip() for item in value):
+        raise _error(table, name, f"{must}, of non-empty text; write numbers in quotes")
+    words = tuple(item.strip() for item in value)
+    if len(set(words)) < len(words):
+        raise _error(table, name, f"{must} without repetitions")
+    return words
+
+
+def _parse_missing(
+    table: str, name: str, value: object, rules: tuple[str, ...], read: Callable[[object], object]
+) -> Missing:
+    """Return a missing rule: one of these words, or ``{value = ...}`` of what the column holds."""
+    if isinstance(value, str) and value in rules:
+        return Missing(value)
+    if isinstance(value, Mapping):
+        value = value["value"] if set(value) == {"value"} else None
+    elif isinstance(value, str) and table != "dates":
+        value = None
+    constant = None if value is None else read(value)
+    if constant is None:
+        raise _error(
+            table, name, f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column"
+        )
+    return Missing("value", constant)
+
+
+def _increasing(numbers: Sequence[float]) -> bool:
+    return all(a < b for a, b in itertools.pairwise(numbers))
+
+
+def _parse_number(name: str, value: Any) -> Number:
+    table = "features"
+    if not isinstance(value, Mapping):
+        return Number(name, *_parse_range(table, name, value))
+    if "bounds" not in value:
+        raise _error(table, name, "have bounds = [low, high]: two finite numbers")
+    _check_keys(table, name, value, ("bounds", "transform", "knots", "unit", "missing"))
+    low, high = _parse_range(table, name, value["bounds"])
+    transform, unit = value.get("transform", "clip"), value.get("unit", "")
+    if transform not in TRANSFORMS:
+        raise _error(table, name, f"have a transform of {list(TRANSFORMS)}")
+    least = {"log1p": -1.0, "log": 0.0, "sqrt": -math.ulp(0.0)}.get(transform, -math.inf)
+    if not low > least:
+        raise _error(table, name, f"have bounds for which {transform} is a number")
+    if not isinstance(unit, str):
+        raise _error(table, name, "have a unit in quotes")
+    listed = value.get("knots", [])
+    knots = [_finite(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
+    ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
+    if not _increasing(ordered):
+        raise _error(table, name, "have knots between its bounds, each larger than the one before")
+
+    def within(constant: object) -> float | None:
+        number = _finite(constant)
+        return number if number is not None and low <= number <= high else None
+
+    missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
+    number = Number(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
+    if not _increasing(number.transformed_knots):
+        raise _error(table, name, "have knots that differ after its transform")
+    return number
+
+
+def _parse_category(name: str, value: Any) -> Category:
+    table = "categories"
+    if not isinstance(value, Mapping):
+        return Category(name, _parse_words(table, name, value))
+    _check_keys(table, name, value, ("values", "other", "missing"))
+    values, other = _parse_words(table, name, value.get("values")), value.get("other", False)
+    if not isinstance(other, bool):
+        raise _error(table, name, "have other = true or false")
+    rule, rules = value.get("missing", "other"), ("row", "indicator", "other")
+    missing = _parse_missing(table, name, rule, rules, lambda word: word if word in values else None)
+    return Category(name, values, other, missing)
+
+
+def _parse_flag(name: str, value: Any) -> Flag:
+    table = "flags"
+    if isinstance(value, (list, tuple)):
+        words = _parse_words(table, name, value)
+        if len(words) != 2:
+            raise _error(table, name, 'be ["no", "yes"]: what is false, then what is true')
+        value = {"false": [words[0]], "true": [words[1]]}
+    if not isinstance(value, Mapping):
+        raise _error(table, name, 'be ["no", "yes"], or {}, which knows the usual words')
+    _check_keys(table, name, value, ("true", "false", "missing"))
+    usual = Flag(name)
+    true, false = (
+        tuple(word.lower() for word in _parse_words(table, name, value[key])) if key in value else words
+        for key, words in (("true", usual.true), ("false", usual.false))
+    )
+    if set(true) & set(false):
+        raise _error(table, name, "not have a word that is true and false")
+    rule, rules = value.get("missing", "row"), ("row", "indicator")
+    missing = _parse_missing(table, name, rule, rules, lambda word: word if isinstance(word, bool) else None)
+    return Flag(name, true, false, missing)
+
+
+def _parse_day(value: object) -> datetime.date | None:
+    """Return a date of the schema, or None."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    if isinstance(value, datetime.date):
+        return value
+    try:
+        return datetime.date.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _parse_date(name: str, value: Any) -> Date:
+    table = "dates"
+    if isinstance(value, (list, tuple)):
+        value = {"parts": list(value)}
+    if not isinstance(value, Mapping):
+        raise _error(table, name, f"be a list of {list(PARTS)}")
+    _check_keys(table, name, value, ("parts", "format", "since", "until", "missing"))
+    parts = _parse_words(table, name, value.get("parts"))
+    if not set(parts) <= set(PARTS):
+        raise _error(table, name, f"have parts of {list(PARTS)}")
+    since, until = (_parse_day(value.get(key)) for key in ("since", "until"))
+    wanted = "days" in parts
+    if wanted != (since is not None) or wanted != (until is not None):
+        raise _error(table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
+    if since is not None and until is not None and not since < until:
+        raise _error(table, name, "have since before until")
+    pattern = value.get("format", "")
+    if isinstance(pattern, str) and len(pattern) > LONGEST_FORMAT:
+        raise _error(table, name, f"have a format of at most {LONGEST_FORMAT} characters")
+    if not isinstance(pattern, str) or not _reads_back(pattern):
+        raise _error(table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
+    missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), _parse_day)
+    return Date(name, parts, pattern, since, until, missing)
+
+
+def _reads_back(pattern: str) -> bool:
+    """Whether a format writes a date that it reads again."""
+    if not pattern:
+        return True
+    probe = datetime.datetime(2024, 11, 23, 0, 0)
+    try:
+        found = datetime.datetime.strptime(probe.strftime(pattern), pattern)
+    except (ValueError, re.error, UnicodeError):
+        return False
+    return found.date() == probe.date()
+
+
+def _parse_interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Interaction, ...]:
+    widths = {block.name: len(block.names) for block in schema.blocks}
+    total, found = sum(widths.values()), []
+    for name, value in table.items():
+        if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] == value[1]:
+            raise _error("interactions", name, 'be two columns: ["store", "day.weekday"]')
+        for part in value:
+            if not isinstance(part, str) or part not in widths:
+                raise _error("interactions", name, f"be two of the schema's columns. Check {shown_name(str(part))}")
+        if name in widths:
+            raise _error("interactions", name, "not have the name of a column")
+        total += widths[value[0]] * widths[value[1]]
+        found.append(Interaction(name, value[0], value[1]))
+    if total > MOST_COLUMNS:
+        raise InputError(f"The schema leads to more than {MOST_COLUMNS:,} columns.")
+    return tuple(found)
+
+
+def _parse_target(table: Mapping[str, Any]) -> Target | None:
+    if len(table) > 1:
+        raise InputError(
+            f"The schema's [target] must name one column only. Got {len(table)} instead. Fit one product at a time, "
+            "each with its part of the budget, or several together in Python with DPNewsvendor."
+        )
+    for name, value in table.items():
+        if not isinstance(value, Mapping):
+            return Target(name, _parse_range("target", name, value))
+        _check_keys("target", name, value, ("bounds", "classes"))
+        if set(value) == {"classes"}:
+            return Target(name, None, _parse_words("target", name, value["classes"], 2))
+        if "classes" in value:
+            raise _error("target", name, "have bounds or classes, not both")
+        return Target(name, _parse_range("target", name, value["bounds"]) if value else None)
+    return None
+
+
+def _parse_person(table: Mapping[str, Any]) -> str | None:
+    if not table:
+        return None
+    if set(table) != {"column"} or not isinstance(table["column"], str):
+        raise InputError('The schema\'s [person] must be column = "name".')
+    return str(table["column"])
+
+
+def _parse_ignored(table: Mapping[str, Any]) -> tuple[str, ...]:
+    if not table:
+        return ()
+    if set(table) != {"columns"}:
+        raise InputError('The schema\'s [ignore] must be columns = ["a", "b"].')
+    return _parse_words("ignore", "columns", table["columns"])
+
+
+def _parse_file(table: Mapping[str, Any]) -> FileFormat:
+    allowed = [item.name for item in fields(FileFormat)]
+    if not set(table) <= set(allowed):
+        raise InputError(f"The schema's [file] may have {allowed} only.")
+    values = dict(table)
+    delimiter, decimal = values.get("delimiter"), values.get("decimal", ".")
+    if "delimiter" in values:
+        check_delimiter(delimiter)
+    if "encoding" in values:
+        check_encoding(values["encoding"])
+    if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
+        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
+    if not isinstance(values.get("line_breaks", False), bool):
+        raise InputError("The schema's line_breaks in [file] must be true or false.")
+    if "missing" in values:
+        words = values["missing"]
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
+        values["missing"] = ("", *(word.strip() for word in words if word.strip()))
+    return FileFormat(**values)
+
+
+def check_delimiter(value: object) -> str:
+    """Return the sign that separates fields, or raise."""
+    if value == "\\t":
+        value = "\t"
+    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
+        raise InputError('The delimiter must be one sign, like ";" or "\\t".')
+    return value
+
+
+def check_encoding(value: object) -> str:
+    """Return the name of an encoding of text whose lines can be read one by one, or raise."""
+    if not isinstance(value, str) or not _is_stateless(value):
+        raise InputError(
+            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
+            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+        )
+    return value
+
+
+def _is_stateless(encoding: str) -> bool:
+    """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
+    try:
+        name = codecs.lookup(encoding).name
+        module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
+    except (LookupError, ValueError, ImportError):
+        return False
+    return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
+
+
+def schema_to_dict(schema: Schema) -> dict[str, Any]:
+    """Return the tables of a schema as plain data, which model files carry; ``parse_schema`` reads them again."""
+    tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
+    for column in schema.columns:
+        table, settings = _column_to_dict(column)
+        missing: object = column.missing.rule
+        if missing == "value":
+            value = column.missing.value
+            missing = {"value": value.isoformat() if isinstance(value, datetime.date) else value}
+        tables[table][column.name] = {**settings, "missing": missing}
+    for item in schema.interactions:
+        tables["interactions"][item.name] = [item.left, item.right]
+    if schema.target is not None:
+        public = {"bounds": schema.target.bounds, "classes": schema.target.classes}
+        tables["target"][schema.target.name] = {key: list(value) for key, value in public.items() if value is not None}
+    if schema.person is not None:
+        tables["person"]["column"] = schema.person
+    if schema.ignored:
+        tables["ignore"]["columns"] = list(schema.ignored)
+    if schema.file != FileFormat():
+        file = schema.file
+        more = {"delimiter": file.delimiter, "encoding": file.encoding, "line_breaks": file.line_breaks or None}
+        tables["file"] = {"decimal": file.decimal, "missing": list(file.missing)}
+        tables["file"] |= {key: value for key, value in more.items() if value is not None}
+    return {name: table for name, table in tables.items() if table}
+
+
+def _column_to_dict(column: Column) -> tuple[str, dict[str, Any]]:
+    """Return the table of a column and its settings there, but for the missing rule."""
+    if isinstance(column, Number):
+        found: dict[str, Any] = {"bounds": [column.low, column.high], "transform": column.transform}
+        optional = {"knots": list(column.knots), "unit": column.unit}
+        return "features", found | {key: value for key, value in optional.items() if value}
+    if isinstance(column, Category):
+        return "categories", {"values": list(column.values), "other": column.other}
+    if isinstance(column, Flag):
+        return "flags", {"true": list(column.true), "false": list(column.false)}
+    ends = {"since": column.since, "until": column.until}
+    days = {key: day.isoformat() for key, day in ends.items() if day is not None}
+    return "dates", {"parts": list(column.parts), "format": column.format, **days}

@@ -1,17 +1,18 @@
-"""Checks of what users set: budgets, bounds, kernels. Everything here is public and sees no data."""
+"""Checks of estimators' settings (budgets, bounds, kernels, levels) and the protocols of estimators; no data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.inputs.estimator_protocols import Model
+from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import KERNELS, Kernel
@@ -28,23 +29,19 @@ LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they ma
 
 def resolve_guarantee(epsilon: object, delta: object, mu: object, owner: str) -> Guarantee:
     """Return the guarantee that the budget parameters ask for."""
+    allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
     if mu is not None:
         if epsilon is not None or delta is not None:
             raise ValueError(
                 f"The budget of {owner} must be either 'mu' or 'epsilon' with 'delta'. Got both instead. "
                 "Leave out one of them."
             )
-        return GaussianDP(_budget("mu", mu, owner))
+        return GaussianDP(check_number("mu", owner, mu, allowed, SMALLEST_BUDGET, LARGEST))
     epsilon = DEFAULT_EPSILON if epsilon is None else epsilon
     delta = DEFAULT_DELTA if delta is None else delta
-    epsilon = _budget("epsilon", epsilon, owner)
+    epsilon = check_number("epsilon", owner, epsilon, allowed, SMALLEST_BUDGET, LARGEST)
     delta = check_number("delta", owner, delta, "a number in [0, 1), 0 meaning pure epsilon", 0, 1)
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
-
-
-def _budget(name: str, value: object, owner: str) -> float:
-    allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
-    return check_number(name, owner, value, allowed, SMALLEST_BUDGET, LARGEST)
 
 
 def resolve_kernel(kernel: object, owner: str) -> Kernel:
@@ -78,7 +75,7 @@ def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, own
     return int(nominal_samples)  # type: ignore[call-overload]
 
 
-# What a certificate says about rows with NaN, infinity or a label that is not in the label set.
+# Statement of a certificate about rows with NaN, infinity or a label that is not in the label set.
 INVALID_ROWS = {
     "error": "error: whether every row was valid is visible, and not covered",
     "ignore": "ignore: an invalid row counts nowhere but in the public number of rows",
@@ -133,8 +130,7 @@ def several(value: object) -> bool:
 
 def quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
     """Return levels of one fit, in increasing order, or raise."""
-    few = values[: MOST_LEVELS + 1]
-    levels = tuple(quantile_level(value, owner) for value in few)
+    levels = tuple(quantile_level(value, owner) for value in values[: MOST_LEVELS + 1])
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
         raise ValueError(
             f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "
@@ -209,9 +205,9 @@ def _by_name(name: str, bounds: Mapping[object, object], columns: int, owner: st
 
 
 def _pair(bounds: object) -> Iterable[ArrayLike]:
-    """Return what can be taken apart into low and high: no text, and nothing that would give its keys."""
-    keyed = isinstance(bounds, (str, bytes, Mapping, Set)) or hasattr(bounds, "columns")
-    if keyed or isinstance(bounds, np.ma.MaskedArray) or not isinstance(bounds, Iterable):
+    """Return bounds that can be unpacked into low and high: no text, and nothing that would give its keys."""
+    refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
+    if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
         raise TypeError(f"{type(bounds).__name__} is no pair")
     return bounds
 
@@ -226,7 +222,7 @@ def _numbers(bound: ArrayLike) -> np.ndarray:
 
 
 def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
-    """Return where a fit's noise comes from, or raise if its mechanism cannot be exact throughout."""
+    """Return the source of a fit's noise, or raise if its mechanism cannot be exact throughout."""
     noise = NoiseSource(model.random_state, model.sampler)
     if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:
         raise ValueError(
@@ -235,3 +231,67 @@ def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
             "Use another mechanism."
         )
     return noise
+
+
+Label = str | int | float | bool
+
+
+class Model(Protocol):
+    """An estimator of this package, unfitted."""
+
+    neighbors: str
+    sampler: str
+    invalid_rows: str
+    random_state: int | None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name."""
+
+    def fit(self, X: object, y: object, **more: Any) -> Fitted:
+        """Fit privately."""
+
+    def certify(self, n_samples: int, n_features: int, **more: int) -> Certificate:
+        """Return the certificate of a fit before any data."""
+
+
+class Fitted(Model, Protocol):
+    """An estimator after its fit: attributes that end with ``_`` may be published."""
+
+    certificate_: Certificate
+    coef_: NDArray[np.float64]
+    intercept_: float | NDArray[np.float64]
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]  # of a fit on named columns
+    released_: dict[str, Any]
+    schema_: Schema  # of a model that reads tables as they come
+
+    def predict(self, X: object) -> NDArray[Any]:
+        """Return predictions."""
+
+    def score(self, X: object, y: object) -> float:
+        """Return how good predictions are: more is better."""
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        """Return the facts that a summary shows of this estimator alone."""
+
+    def _problem_name(self, problem: int) -> str:
+        """Return the heading of one of several vectors of coefficients."""
+
+    def _public_facts(self, records: Any, n_features: int) -> Any:
+        """Return the checked settings."""
+
+    def _stated(self, certificate: Certificate, facts: Any) -> dict[str, tuple[object, object]]:
+        """Return settings as a certificate states them, and as the estimator has them."""
+
+
+class Classifier(Fitted, Protocol):
+    """A model of labels."""
+
+    classes: Sequence[Label] | None
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: object) -> NDArray[np.float64]:
+        """Return margins."""
+
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
+        """Return probabilities, where the model has them."""

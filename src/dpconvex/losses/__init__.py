@@ -1,7 +1,5 @@
 """Losses of one record: value, derivatives in the margin, and the constants privacy needs."""
 
-from dpconvex.losses.interface import Loss, PointwiseLoss
-from dpconvex.losses.kinks import Kinks
 from dpconvex.losses.pairwise import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pointwise import (
     Absolute,
@@ -9,7 +7,9 @@ from dpconvex.losses.pointwise import (
     Huber,
     KinkedLoss,
     Logistic,
+    Loss,
     Pinball,
+    PointwiseLoss,
     ReLU,
     Scaled,
     SoftThreshold,
@@ -23,7 +23,6 @@ __all__ = [
     "Hinge",
     "Huber",
     "KinkedLoss",
-    "Kinks",
     "L1Norm",
     "L1WithLink",
     "Logistic",

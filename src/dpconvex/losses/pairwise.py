@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,14 +17,10 @@ from scipy.special import expit
 from dpconvex.checks import check_positive
 from dpconvex.types import Array
 
-__all__ = ["PairHinge", "PairLogistic", "PairLoss", "PairSquared", "PairSquaredHinge", "Pieces"]
-
-_LOG2 = math.log(2)
-
 
 @dataclass(frozen=True)
-class Pieces:
-    """A continuously joined piecewise quadratic, ``c0 + c1 t + c2 t^2`` between knots.
+class PiecewiseQuadratic:
+    """A continuous function, ``c0 + c1 t + c2 t^2`` between knots.
 
     Attributes
     ----------
@@ -37,44 +33,56 @@ class Pieces:
     knots: tuple[float, ...]
     coefficients: tuple[tuple[float, float, float], ...]
 
-    def _piece(self, t: Array) -> tuple[Array, ...]:
+    def at(self, t: ArrayLike, order: int) -> Array:
+        """Return the value (order 0), the first or the second derivative at ``t``; at a knot that on its left."""
+        t = np.asarray(t, dtype=np.float64)
         where = np.searchsorted(np.asarray(self.knots), t, side="left")
-        table = np.asarray(self.coefficients)
-        return tuple(table[where, column] for column in range(3))
-
-    def value(self, t: Array) -> Array:
-        """Value at ``t``."""
-        c0, c1, c2 = self._piece(t)
-        return np.asarray(c0 + t * (c1 + t * c2))
-
-    def slope(self, t: Array) -> Array:
-        """First derivative at ``t``; at a kink the left one."""
-        _, c1, c2 = self._piece(t)
-        return np.asarray(c1 + 2 * t * c2)
-
-    def curvature(self, t: Array) -> Array:
-        """Second derivative at ``t``."""
-        return np.asarray(2 * self._piece(t)[2])
+        c0, c1, c2 = (np.asarray(self.coefficients)[where, column] for column in range(3))
+        return np.asarray(2 * c2 if order == 2 else c1 + 2 * t * c2 if order == 1 else c0 + t * (c1 + t * c2))
 
 
-class PairLoss(Protocol):
-    """What a pairwise objective asks of a loss: its constants, and its pieces unless it is logistic."""
+class PairLoss:
+    """A convex loss of a pair: its constants, and the piecewise quadratic that it is unless it is logistic."""
 
     @property
     def lipschitz(self) -> float:
-        """``sup |slope|``."""
+        """``sup |slope|``; ``inf`` for losses that grow like a square."""
+        return math.inf
 
     @property
     def smoothness(self) -> float:
         """``sup curvature``."""
+        return 2.0
 
     @property
-    def pieces(self) -> Pieces | None:
+    def monotone(self) -> bool:
+        """Whether the loss never increases."""
+        return True
+
+    @property
+    def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
         """The piecewise quadratic that this loss is; None for a :class:`PairLogistic`."""
+        return None
+
+    def _derivative(self, t: ArrayLike, order: int) -> Array:
+        assert self.piecewise_quadratic is not None, "the other losses have formulas of their own"
+        return self.piecewise_quadratic.at(t, order)
+
+    def value(self, t: ArrayLike) -> Array:
+        """Loss of the difference ``t``."""
+        return self._derivative(t, 0)
+
+    def slope(self, t: ArrayLike) -> Array:
+        """First derivative."""
+        return self._derivative(t, 1)
+
+    def curvature(self, t: ArrayLike) -> Array:
+        """Second derivative."""
+        return self._derivative(t, 2)
 
 
 @dataclass(frozen=True)
-class PairLogistic:
+class PairLogistic(PairLoss):
     """``log_base(1 + exp(-t))``, with ``log_2`` (1 at t = 0, above the 0-1 loss) or the natural logarithm.
 
     Parameters
@@ -97,7 +105,7 @@ class PairLogistic:
     @property
     def scale(self) -> float:
         """Factor in front of the natural logarithm."""
-        return 1 / _LOG2 if self.base == "2" else 1.0
+        return 1 / math.log(2) if self.base == "2" else 1.0
 
     @property
     def lipschitz(self) -> float:
@@ -109,67 +117,15 @@ class PairLogistic:
         """``sup curvature``, at 0."""
         return self.scale / 4
 
-    @property
-    def monotone(self) -> bool:
-        """Never increasing."""
-        return True
-
-    @property
-    def pieces(self) -> Pieces | None:
-        """None: not piecewise quadratic."""
-        return None
-
-    def value(self, t: ArrayLike) -> Array:
-        """Loss of the difference ``t``."""
-        return np.asarray(self.scale * np.logaddexp(0.0, -np.asarray(t, dtype=np.float64)))
-
-    def slope(self, t: ArrayLike) -> Array:
-        """First derivative."""
-        return np.asarray(-self.scale * expit(-np.asarray(t, dtype=np.float64)))
-
-    def curvature(self, t: ArrayLike) -> Array:
-        """Second derivative."""
+    def _derivative(self, t: ArrayLike, order: int) -> Array:
         t = np.asarray(t, dtype=np.float64)
-        return np.asarray(self.scale * expit(t) * expit(-t))
-
-
-class _PieceLoss:
-    """Value and derivatives of a loss that is given by its pieces."""
-
-    @property
-    def pieces(self) -> Pieces:
-        """The piecewise quadratic that this loss is."""
-        raise AttributeError
-
-    def value(self, t: ArrayLike) -> Array:
-        """Loss of the difference ``t``."""
-        return self.pieces.value(np.asarray(t, dtype=np.float64))
-
-    def slope(self, t: ArrayLike) -> Array:
-        """First derivative."""
-        return self.pieces.slope(np.asarray(t, dtype=np.float64))
-
-    def curvature(self, t: ArrayLike) -> Array:
-        """Second derivative."""
-        return self.pieces.curvature(np.asarray(t, dtype=np.float64))
-
-
-class _SquareLoss(_PieceLoss):
-    """What losses that grow like a square share."""
-
-    @property
-    def lipschitz(self) -> float:
-        """Unbounded; bounded on the ball that holds the minimisers."""
-        return math.inf
-
-    @property
-    def smoothness(self) -> float:
-        """``sup curvature``."""
-        return 2.0
+        if order == 0:
+            return np.asarray(self.scale * np.logaddexp(0.0, -t))
+        return np.asarray(-self.scale * expit(-t) if order == 1 else self.scale * expit(t) * expit(-t))
 
 
 @dataclass(frozen=True)
-class PairSquared(_SquareLoss):
+class PairSquared(PairLoss):
     """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments.
 
     Examples
@@ -178,19 +134,12 @@ class PairSquared(_SquareLoss):
     (1.0, 4.0)
     """
 
-    @property
-    def pieces(self) -> Pieces:
-        """One piece."""
-        return Pieces((), ((1.0, -2.0, 1.0),))
-
-    @property
-    def monotone(self) -> bool:
-        """Increasing beyond 1."""
-        return False
+    monotone: ClassVar[bool] = False
+    piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((), ((1.0, -2.0, 1.0),))
 
 
 @dataclass(frozen=True)
-class PairSquaredHinge(_SquareLoss):
+class PairSquaredHinge(PairLoss):
     """``max(0, 1 - t)^2``.
 
     Examples
@@ -199,19 +148,11 @@ class PairSquaredHinge(_SquareLoss):
     (1.0, 0.0)
     """
 
-    @property
-    def pieces(self) -> Pieces:
-        """Two pieces."""
-        return Pieces((1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0)))
-
-    @property
-    def monotone(self) -> bool:
-        """Never increasing."""
-        return True
+    piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0)))
 
 
 @dataclass(frozen=True)
-class PairHinge(_PieceLoss):
+class PairHinge(PairLoss):
     """``max(0, 1 - t)``, its kink rounded over ``width`` below 1 (a Moreau envelope of curvature ``1 / width``).
 
     ``(1 - t)^2 / (2 width)`` for t within ``width`` below 1, ``1 - t - width / 2`` further below, 0 above.
@@ -228,25 +169,11 @@ class PairHinge(_PieceLoss):
     """
 
     width: float = 0.5
+    lipschitz: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         if self.width != 0 or isinstance(self.width, bool):
             check_positive("width", "PairHinge", self.width, "Use 0 for the hinge itself.")
-
-    @property
-    def pieces(self) -> Pieces:
-        """Two pieces with a kink, three without."""
-        if self.width == 0:
-            return Pieces((1.0,), ((1.0, -1.0, 0.0), (0.0, 0.0, 0.0)))
-        half = 0.5 / self.width
-        return Pieces(
-            (1.0 - self.width, 1.0), ((1.0 - self.width / 2, -1.0, 0.0), (half, -2 * half, half), (0.0, 0.0, 0.0))
-        )
-
-    @property
-    def lipschitz(self) -> float:
-        """``sup |slope|``."""
-        return 1.0
 
     @property
     def smoothness(self) -> float:
@@ -254,6 +181,10 @@ class PairHinge(_PieceLoss):
         return math.inf if self.width == 0 else 1 / self.width
 
     @property
-    def monotone(self) -> bool:
-        """Never increasing."""
-        return True
+    def piecewise_quadratic(self) -> PiecewiseQuadratic:
+        """Two pieces with a kink, three without."""
+        outer, zero = (1.0 - self.width / 2, -1.0, 0.0), (0.0, 0.0, 0.0)
+        if self.width == 0:
+            return PiecewiseQuadratic((1.0,), (outer, zero))
+        half = 0.5 / self.width
+        return PiecewiseQuadratic((1.0 - self.width, 1.0), (outer, (half, -2 * half, half), zero))

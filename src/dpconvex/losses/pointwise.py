@@ -9,61 +9,230 @@ bounds, never estimates.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from itertools import pairwise
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.interface import Kind, Loss, PointwiseLoss
-from dpconvex.losses.kinks import Kinks
 from dpconvex.types import ScalarOrArray
 
-__all__ = [
-    "Absolute",
-    "Hinge",
-    "Huber",
-    "KinkedLoss",
-    "Logistic",
-    "Loss",
-    "Pinball",
-    "PointwiseLoss",
-    "ReLU",
-    "Scaled",
-    "SoftThreshold",
-    "Squared",
-]
+Kind = Literal["residual", "margin"]
 
 
-class _KinkedPart(PointwiseLoss):
-    """The methods shared by all piecewise-linear losses; subclasses say which kinks they have."""
+@dataclass(frozen=True)
+class PiecewiseLinearFunction:
+    """A convex piecewise-linear function of one variable: the shape of every kinked loss.
+
+    ``c(u) = offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with
+    ``weights[j] = (slopes[j + 1] - slopes[j]) / 2`` and ``slope = (slopes[0] + slopes[-1]) / 2``.
+
+    Parameters
+    ----------
+    knots : tuple of m >= 1 floats, increasing
+        Where the slope changes.
+    slopes : tuple of m + 1 floats, increasing
+        Slope left of the first knot, between neighbouring knots, right of the last.
+    height : float
+        Value at the first knot.
+    """
+
+    knots: tuple[float, ...]
+    slopes: tuple[float, ...]
+    height: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("knots", "slopes"):
+            numbers = tuple(float(number) for number in getattr(self, name))
+            object.__setattr__(self, name, numbers)
+            increasing = all(left < right for left, right in pairwise(numbers))
+            if not (numbers and increasing and all(map(math.isfinite, numbers))):
+                raise ValueError(
+                    f"The '{name}' parameter of a kinked loss must be finite numbers in increasing order. Got "
+                    f"{numbers} instead. A convex function has increasing slopes; drop a knot where the slope does "
+                    "not change."
+                )
+        if len(self.slopes) != len(self.knots) + 1:
+            raise ValueError(
+                "The 'slopes' parameter of a kinked loss must have one entry more than 'knots'. "
+                f"Got {len(self.slopes)} slopes for {len(self.knots)} knots instead. Give the "
+                "slope left of the first knot, between knots, and right of the last."
+            )
+        object.__setattr__(self, "height", float(self.height))
+        if not math.isfinite(self.height):
+            raise ValueError(
+                "The 'height' parameter of a kinked loss must be finite. "
+                f"Got {self.height} instead. Give the value at the first knot."
+            )
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Half the jump of the slope at each knot."""
+        return tuple((right - left) / 2 for left, right in pairwise(self.slopes))
+
+    @cached_property
+    def slope(self) -> float:
+        """Mean of the outermost slopes: the linear part of the weighted-absolute-value form."""
+        return (self.slopes[0] + self.slopes[-1]) / 2
+
+    @cached_property
+    def heights(self) -> tuple[float, ...]:
+        """Value at every knot."""
+        heights = [self.height]
+        for i in range(1, len(self.knots)):
+            heights.append(heights[-1] + self.slopes[i] * (self.knots[i] - self.knots[i - 1]))
+        return tuple(heights)
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest slope in absolute value: slopes increase, so one of the outermost."""
+        return max(abs(self.slopes[0]), abs(self.slopes[-1]))
+
+    def scaled(self, factor: float) -> PiecewiseLinearFunction:
+        """Return ``factor * c``."""
+        slopes = tuple(factor * slope for slope in self.slopes)
+        return PiecewiseLinearFunction(self.knots, slopes, factor * self.height)
+
+    def value(self, u: ScalarOrArray) -> ScalarOrArray:
+        """``c(u)``, as the maximum of its tangents: exact zeros stay exact far from the knots."""
+        distance = u - self.knots[0]
+        value = np.maximum(self.slopes[0] * distance, self.slopes[1] * distance)
+        if self.height:
+            value = value + self.height
+        for knot, height, slope in zip(self.knots[1:], self.heights[1:], self.slopes[2:], strict=True):
+            value = np.maximum(value, height + slope * (u - knot))
+        return value
+
+    def derivative(self, u: ScalarOrArray) -> ScalarOrArray:
+        """``c'(u)``, at a knot the mean of the slopes on its two sides."""
+        derivative = np.full(np.shape(u), self.slope)
+        for knot, weight in zip(self.knots, self.weights, strict=True):
+            derivative = derivative + weight * np.sign(u - knot)
+        return derivative
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """A pointwise loss, as objectives and mechanisms use it."""
+
+    @property
+    def kind(self) -> Kind:
+        """``"residual"`` (loss of ``y - z``) or ``"margin"`` (loss of ``y * z``)."""
+
+    @property
+    def lipschitz(self) -> float:
+        """``sup |d/dz|``, ``inf`` if unbounded."""
+
+    @property
+    def smoothness(self) -> float:
+        """``sup |d2/dz2|``, ``inf`` if the loss has a kink."""
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Loss of target ``y`` at margin ``z``, elementwise in float64."""
+
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """First derivative in ``z``."""
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Second derivative in ``z``."""
+
+
+class PointwiseLoss(ABC):
+    """A loss written once as a function ``c(u)``; this class puts ``y`` and ``z`` into it.
+
+    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``),
+    ``lipschitz`` and ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
+
+    - residual: ``u = y - z``, ``d/dz = -c'(u)``, ``d2/dz2 = c''(u)``;
+    - margin: ``u = y * z``, ``d/dz = y * c'(u)``, ``d2/dz2 = y**2 * c''(u)``.
+    """
+
+    @property
+    def kind(self) -> Kind:
+        """``"residual"`` (loss of ``y - z``) or ``"margin"`` (loss of ``y * z``)."""
+        return "residual"
+
+    @property
+    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+        """The piecewise-linear function this loss is, or None if it is something else."""
+        return None
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """``sup |c'|``, ``inf`` if unbounded."""
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """``sup |c''|``, ``inf`` if the loss has a kink."""
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Interval that holds every slope ``c'``."""
+        if self.piecewise_linear is not None:
+            return self.piecewise_linear.slopes[0], self.piecewise_linear.slopes[-1]
+        return -self.lipschitz, self.lipschitz
+
+    @abstractmethod
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
+        """``c(u)`` for float64 ``u``."""
+
+    @abstractmethod
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
+        """``c'(u)`` for float64 ``u``."""
+
+    @abstractmethod
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
+        """``c''(u)`` for float64 ``u``."""
+
+    def _argument(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        combine = np.subtract if self.kind == "residual" else np.multiply
+        return combine(y, z, dtype=np.float64)
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Loss of target ``y`` at margin ``z``, elementwise with broadcasting, in float64."""
+        return self.value_at(self._argument(y, z))
+
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """First derivative in ``z``; at a kink the midpoint of the subdifferential."""
+        slope = self.slope_at(self._argument(y, z))
+        return -slope if self.kind == "residual" else slope * np.asarray(y)
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
+        curvature = self.curvature_at(self._argument(y, z))
+        return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
+
+
+class _PiecewiseLinearLoss(PointwiseLoss):
+    """Value and derivatives of a loss that is a piecewise-linear function."""
+
+    smoothness: ClassVar[float] = math.inf  # the slope jumps
+
+    @property
+    @abstractmethod
+    def piecewise_linear(self) -> PiecewiseLinearFunction:
+        """The piecewise-linear function this loss is."""
 
     @property
     def lipschitz(self) -> float:
         """Largest absolute slope."""
-        return self.kinks.lipschitz
-
-    @property
-    def smoothness(self) -> float:
-        """``inf``: the slope jumps."""
-        return math.inf
-
-    @property
-    @abstractmethod
-    def kinks(self) -> Kinks:
-        """The piecewise-linear function this loss is."""
+        return self.piecewise_linear.lipschitz
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c(u)`` for float64 ``u``."""
-        return self.kinks.value(u)
+        return self.piecewise_linear.value(u)
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c'(u)``, at a kink the midpoint of the subdifferential."""
-        return self.kinks.derivative(u)
+        return self.piecewise_linear.derivative(u)
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """Zero: the curvature of the linear pieces."""
@@ -71,7 +240,7 @@ class _KinkedPart(PointwiseLoss):
 
 
 @dataclass(frozen=True)
-class Pinball(_KinkedPart):
+class Pinball(_PiecewiseLinearLoss):
     """Quantile loss ``quantile * u^+ + (1 - quantile) * (-u)^+`` of the residual ``u = y - z``.
 
     Parameters
@@ -100,13 +269,13 @@ class Pinball(_KinkedPart):
         object.__setattr__(self, "quantile", quantile)
 
     @cached_property
-    def kinks(self) -> Kinks:
+    def piecewise_linear(self) -> PiecewiseLinearFunction:
         """One kink at 0 between the slopes ``quantile - 1`` and ``quantile``."""
-        return Kinks((0.0,), (self.quantile - 1.0, self.quantile))
+        return PiecewiseLinearFunction((0.0,), (self.quantile - 1.0, self.quantile))
 
 
 @dataclass(frozen=True)
-class Absolute(_KinkedPart):
+class Absolute(_PiecewiseLinearLoss):
     """Absolute loss ``|y - z|``, twice the pinball loss of the median.
 
     Examples
@@ -115,14 +284,11 @@ class Absolute(_KinkedPart):
     (2.0, 1.0)
     """
 
-    @cached_property
-    def kinks(self) -> Kinks:
-        """One kink at 0 between the slopes -1 and 1."""
-        return Kinks((0.0,), (-1.0, 1.0))
+    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (-1.0, 1.0))
 
 
 @dataclass(frozen=True)
-class ReLU(_KinkedPart):
+class ReLU(_PiecewiseLinearLoss):
     """One-sided loss ``(y - z)^+``: only predictions below the target cost.
 
     Examples
@@ -131,14 +297,11 @@ class ReLU(_KinkedPart):
     (2.0, 0.0)
     """
 
-    @cached_property
-    def kinks(self) -> Kinks:
-        """One kink at 0 between the slopes 0 and 1."""
-        return Kinks((0.0,), (0.0, 1.0))
+    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class SoftThreshold(_KinkedPart):
+class SoftThreshold(_PiecewiseLinearLoss):
     """Loss ``(|y - z| - width)^+``: residuals up to ``width`` are free.
 
     Parameters
@@ -159,13 +322,13 @@ class SoftThreshold(_KinkedPart):
         object.__setattr__(self, "width", width)
 
     @cached_property
-    def kinks(self) -> Kinks:
+    def piecewise_linear(self) -> PiecewiseLinearFunction:
         """Kinks at ``-width`` and ``width`` between the slopes -1, 0 and 1."""
-        return Kinks((-self.width, self.width), (-1.0, 0.0, 1.0))
+        return PiecewiseLinearFunction((-self.width, self.width), (-1.0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class Hinge(_KinkedPart):
+class Hinge(_PiecewiseLinearLoss):
     """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}.
 
     Examples
@@ -174,19 +337,12 @@ class Hinge(_KinkedPart):
     (0.75, 1.25)
     """
 
-    @property
-    def kind(self) -> Kind:
-        """``"margin"``: a loss of ``y * z``."""
-        return "margin"
-
-    @cached_property
-    def kinks(self) -> Kinks:
-        """One kink at 1 between the slopes -1 and 0."""
-        return Kinks((1.0,), (-1.0, 0.0))
+    kind: ClassVar[Kind] = "margin"
+    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((1.0,), (-1.0, 0.0))
 
 
 @dataclass(frozen=True)
-class KinkedLoss(_KinkedPart):
+class KinkedLoss(_PiecewiseLinearLoss):
     """Your own convex piecewise-linear loss, from its knots and slopes.
 
     Parameters
@@ -205,10 +361,8 @@ class KinkedLoss(_KinkedPart):
     A newsvendor who pays 3 per unit of unmet demand and 1 per unit left over:
 
     >>> cost = KinkedLoss(knots=(0.0,), slopes=(-1.0, 3.0))
-    >>> float(cost.value(10.0, 8.0)), float(cost.value(10.0, 12.0))
-    (6.0, 2.0)
-    >>> cost.lipschitz
-    3.0
+    >>> float(cost.value(10.0, 8.0)), float(cost.value(10.0, 12.0)), cost.lipschitz
+    (6.0, 2.0, 3.0)
     """
 
     knots: Sequence[float]
@@ -223,45 +377,14 @@ class KinkedLoss(_KinkedPart):
                 "The 'kind' parameter of KinkedLoss must be 'residual' or 'margin'. "
                 f"Got {self.kind!r} instead. Use 'residual' for a loss of y - z."
             )
-        kinks = Kinks(tuple(self.knots), tuple(self.slopes), self.height)
+        shape = PiecewiseLinearFunction(tuple(self.knots), tuple(self.slopes), self.height)
         for name in ("knots", "slopes", "height"):
-            object.__setattr__(self, name, getattr(kinks, name))
-
-    @classmethod
-    def from_weights(
-        cls,
-        knots: Sequence[float],
-        weights: Sequence[float],
-        slope: float = 0.0,
-        offset: float = 0.0,
-        kind: Kind = "residual",
-    ) -> KinkedLoss:
-        """Return ``offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with positive weights.
-
-        Examples
-        --------
-        >>> KinkedLoss.from_weights(knots=(0.0,), weights=(2.0,), slope=1.0)
-        KinkedLoss(knots=(0.0,), slopes=(-1.0, 3.0), height=0.0, kind='residual')
-        """
-        if len(knots) != len(weights) or not all(weight > 0 for weight in weights):
-            raise ValueError(
-                "The 'weights' parameter of KinkedLoss.from_weights must be one positive number "
-                f"per knot. Got {tuple(weights)} for {len(knots)} knots instead. Drop knots of "
-                "weight 0; a negative weight is not convex."
-            )
-        pairs = sorted(zip(knots, weights, strict=True))
-        total = math.fsum(weights)
-        slopes = [slope - total]
-        for _, weight in pairs:
-            slopes.append(slopes[-1] + 2 * weight)
-        first = pairs[0][0] if pairs else 0.0
-        height = offset + slope * first + sum(w * (knot - first) for knot, w in pairs)
-        return cls(tuple(knot for knot, _ in pairs), tuple(slopes), height, kind)
+            object.__setattr__(self, name, getattr(shape, name))
 
     @cached_property
-    def kinks(self) -> Kinks:
+    def piecewise_linear(self) -> PiecewiseLinearFunction:
         """The knots and slopes given."""
-        return Kinks(tuple(self.knots), tuple(self.slopes), self.height)
+        return PiecewiseLinearFunction(tuple(self.knots), tuple(self.slopes), self.height)
 
 
 @dataclass(frozen=True)
@@ -274,18 +397,10 @@ class Logistic(PointwiseLoss):
     (0.6931, 0.25)
     """
 
+    kind: ClassVar[Kind] = "margin"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
-
-    @property
-    def kind(self) -> Kind:
-        """``"margin"``: a loss of ``y * z``."""
-        return "margin"
-
-    @property
-    def slope_range(self) -> tuple[float, float]:
-        """Slopes lie between -1 and 0."""
-        return -1.0, 0.0
+    slope_range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``log(1 + exp(-u)) = (-u)^+ + log1p(exp(-|u|))``."""
@@ -384,7 +499,7 @@ class Scaled(PointwiseLoss):
     Examples
     --------
     >>> cost = Scaled(Pinball(0.75), 4.0)
-    >>> cost.kinks == KinkedLoss(knots=(0.0,), slopes=(-1.0, 3.0)).kinks
+    >>> cost.piecewise_linear == KinkedLoss(knots=(0.0,), slopes=(-1.0, 3.0)).piecewise_linear
     True
     """
 
@@ -406,9 +521,10 @@ class Scaled(PointwiseLoss):
         return self.loss.kind
 
     @cached_property
-    def kinks(self) -> Kinks | None:
-        """The scaled kinks, or None if the loss is not piecewise linear."""
-        return None if self.loss.kinks is None else self.loss.kinks.scaled(self.factor)
+    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+        """The scaled function, or None if the loss is not piecewise linear."""
+        shape = self.loss.piecewise_linear
+        return None if shape is None else shape.scaled(self.factor)
 
     @property
     def lipschitz(self) -> float:
@@ -422,7 +538,7 @@ class Scaled(PointwiseLoss):
 
     @property
     def slope_range(self) -> tuple[float, float]:
-        """Factor times the inner loss's range."""
+        """``factor`` times that of the loss."""
         low, high = self.loss.slope_range
         return self.factor * low, self.factor * high
 
@@ -437,3 +553,65 @@ class Scaled(PointwiseLoss):
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``factor * c''(u)``."""
         return self.factor * self.loss.curvature_at(u)
+
+
+@dataclass(frozen=True)
+class ClampedTarget:
+    """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the loss.
+
+    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear
+    piece of the loss only, so that the minimiser stays where it is. But its loss would be huge,
+    and the rounding error of the sum with it: without a clamp one record could keep a solver from
+    certifying anything.
+
+    Parameters
+    ----------
+    loss : Loss
+        A residual loss.
+    limit : float
+        Public.
+
+    Notes
+    -----
+    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so every
+    calibration holds as it is, whether or not the clamp binds; provided that the limit is public.
+    """
+
+    loss: Loss
+    limit: float
+
+    @property
+    def kind(self) -> Kind:
+        """That of the loss."""
+        return self.loss.kind
+
+    @property
+    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+        """That of the loss."""
+        return getattr(self.loss, "piecewise_linear", None)
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss."""
+        return self.loss.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        """That of the loss."""
+        return self.loss.smoothness
+
+    def clamp(self, y: ArrayLike) -> ScalarOrArray:
+        """``clip(y, -limit, limit)``."""
+        return np.clip(y, -self.limit, self.limit)
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Loss of the clamped target."""
+        return self.loss.value(self.clamp(y), z)
+
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """First derivative in ``z``."""
+        return self.loss.gradient(self.clamp(y), z)
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
+        """Second derivative in ``z``."""
+        return self.loss.curvature(self.clamp(y), z)

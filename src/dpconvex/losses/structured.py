@@ -1,7 +1,7 @@
 r"""Losses of a whole residual vector: a record is a matrix A and a vector Y, and ``u = Y - A theta``.
 
 The loss of a record is ``g(u)`` for a convex ``g`` on R^m, so that its gradient in theta is ``-A^T g'(u)`` and its
-Hessian ``A^T g''(u) A``. Everything here is kinked; :mod:`dpconvex.smoothing.multivariate` smooths it.
+Hessian ``A^T g''(u) A``. All are kinked; :mod:`dpconvex.smoothing.vector_convolution` smooths them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_count
-from dpconvex.losses.interface import PointwiseLoss
-from dpconvex.losses.kinks import Kinks
-from dpconvex.losses.pieces import Pieces, arrange_pieces, upper_envelope
+from dpconvex.losses.max_affine import CentredPieces, group_pieces, upper_envelope
+from dpconvex.losses.pointwise import PiecewiseLinearFunction, PointwiseLoss
 from dpconvex.types import Array
-
-__all__ = ["Bowl", "L1Norm", "L1WithLink", "PiecewiseLinear", "VectorLoss"]
-
 
 _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
 
@@ -81,8 +78,53 @@ class VectorLoss(ABC):
         return self.gradient(u, level), self.hessian(u, level)
 
 
+class SmoothedVectorLoss(VectorLoss):
+    """A smooth approximation of a loss: residuals, link, level and Lipschitz constant are those of the loss."""
+
+    loss: VectorLoss
+
+    @property
+    def outputs(self) -> int:
+        """That of the loss."""
+        return self.loss.outputs
+
+    @property
+    def link(self) -> PointwiseLoss | None:
+        """That of the loss."""
+        return self.loss.link
+
+    @property
+    def uses_level(self) -> bool:
+        """That of the loss."""
+        return self.loss.uses_level
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss: averages of gradients are not longer."""
+        return self.loss.lipschitz
+
+
+class _SignLoss(VectorLoss):
+    """A loss whose gradient in m residuals consists of signs: ``sup ||g'|| = sqrt(m)``."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_count("size", type(self).__name__, self.size))
+
+    @property
+    def outputs(self) -> int:
+        """Number m of residuals of a record."""
+        return self.size
+
+    @property
+    def lipschitz(self) -> float:
+        """``sqrt(m)``; a link adds its own slope times the bound on ``||z||``."""
+        return math.sqrt(self.size)
+
+
 @dataclass(frozen=True)
-class L1Norm(VectorLoss):
+class L1Norm(_SignLoss):
     """``g(u) = ||u||_1``: medians of several outputs at once.
 
     Parameters
@@ -98,19 +140,6 @@ class L1Norm(VectorLoss):
 
     size: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_count("size", "L1Norm", self.size))
-
-    @property
-    def outputs(self) -> int:
-        """M."""
-        return self.size
-
-    @property
-    def lipschitz(self) -> float:
-        """``sqrt(m)``: every residual has a slope of size 1."""
-        return math.sqrt(self.size)
-
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u||_1`` of every row."""
         return np.abs(u).sum(axis=-1)
@@ -121,7 +150,7 @@ class L1Norm(VectorLoss):
 
 
 @dataclass(frozen=True)
-class L1WithLink(VectorLoss):
+class L1WithLink(_SignLoss):
     r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(<z, theta>)``.
 
     The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an l1-regularised
@@ -140,7 +169,7 @@ class L1WithLink(VectorLoss):
     pointwise: PointwiseLoss
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_count("size", "L1WithLink", self.size))
+        super().__post_init__()
         check_link(self.pointwise)
 
     @property
@@ -152,11 +181,6 @@ class L1WithLink(VectorLoss):
     def link(self) -> PointwiseLoss:
         """The loss of the last residual."""
         return self.pointwise
-
-    @property
-    def lipschitz(self) -> float:
-        """``sqrt(m)``; the link adds its own slope times the bound on ``||z||``."""
-        return math.sqrt(self.size)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u_{1..m}||_1 + c`` of every row."""
@@ -252,40 +276,34 @@ class PiecewiseLinear(VectorLoss):
         return max(float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes)
 
     @cached_property
-    def pieces(self) -> Pieces:
+    def pieces(self) -> CentredPieces:
         """The pieces around the centre that makes the directions nearest to orthonormal."""
         slopes = self._slopes
         # Any centre will do; with many pieces, looking for the best one costs more than it gains.
         own = slopes if len(slopes) <= _MOST_CENTRES else ()
         centres = [np.zeros(self.outputs), *own, slopes.mean(axis=0)]
-        candidates = [arrange_pieces(slopes, self._offsets, centre) for centre in centres]
-        return min(candidates, key=lambda pieces: (round(pieces.stretch, 9), len(pieces.groups)))
+        candidates = [group_pieces(slopes, self._offsets, centre) for centre in centres]
+        return min(candidates, key=lambda pieces: (round(pieces.direction_norm, 9), len(pieces.groups)))
 
     @cached_property
     def orthonormal(self) -> bool:
         """Whether the pieces lie along orthonormal directions, seen from some centre."""
-        return self.pieces.stretch <= 1 + 1e-9
+        return self.pieces.direction_norm <= 1 + 1e-9
 
     @cached_property
-    def turns(self) -> int:
+    def slope_dimension(self) -> int:
         """Number of directions in which slopes differ."""
         sizes = np.linalg.svd(self._slopes - self._slopes[0], compute_uv=False)
         return int((sizes > 1e-12 * sizes[0]).sum())
 
     @cached_property
-    def profile(self) -> Kinks | None:
-        """The pieces as a function of one variable if all slopes differ along one direction, else None."""
+    def profile(self) -> tuple[PiecewiseLinearFunction, Array] | None:
+        """``c`` and d of ``g(u) = <a_1, u> + c(<d, u>)`` if all slopes differ along one direction d, else None."""
         differences = self._slopes - self._slopes[0]
         _, sizes, axes = np.linalg.svd(differences, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > 1e-12 * sizes[0]:
             return None
-        return upper_envelope(differences @ axes[0], self._offsets)
-
-    @cached_property
-    def profile_axis(self) -> tuple[Array, Array]:
-        """Direction of the profile's variable, and the slope that all pieces share."""
-        differences = self._slopes - self._slopes[0]
-        return np.linalg.svd(differences, full_matrices=False)[2][0], self._slopes[0]
+        return upper_envelope(differences @ axes[0], self._offsets), axes[0]
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
@@ -296,11 +314,9 @@ class PiecewiseLinear(VectorLoss):
         return self._slopes[self._heights(u).argmax(axis=1)]
 
     def _heights(self, u: Array) -> Array:
-        """``<a_p, u> + b_p`` of every row and piece.
-
-        One product after the other: which piece is the highest must not depend on how many rows there are, as the
-        rounding of a product of matrices does.
-        """
+        """``<a_p, u> + b_p`` of every row and piece."""
+        # One product after the other: which piece is the highest must not depend on how many rows there are, as the
+        # rounding of a product of matrices does.
         heights = np.tile(self._offsets, (len(u), 1))
         for column, slopes in zip(u.T, self._slopes.T, strict=True):
             heights += column[:, None] * slopes
@@ -320,8 +336,8 @@ def _finite(name: str, values: ArrayLike, axes: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Bowl(VectorLoss):
-    """``g(u) = (||u||_1 - level)^+``, with a level of each record (0 where none is given).
+class Bowl(_SignLoss):
+    """``g(u) = (||u||_1 - level)^+``, with a level for each record (0 where none is given).
 
     Parameters
     ----------
@@ -335,30 +351,15 @@ class Bowl(VectorLoss):
     """
 
     size: int
+    uses_level: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        size = check_count("size", "Bowl", self.size)
-        if size > 5:
+        super().__post_init__()
+        if self.size > 5:
             raise ValueError(
-                f"The 'size' parameter of Bowl must be at most 5. Got {size} instead. "
+                f"The 'size' parameter of Bowl must be at most 5. Got {self.size} instead. "
                 "The number of facets doubles with every residual."
             )
-        object.__setattr__(self, "size", size)
-
-    @property
-    def outputs(self) -> int:
-        """M."""
-        return self.size
-
-    @property
-    def uses_level(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def lipschitz(self) -> float:
-        """``sqrt(m)``."""
-        return math.sqrt(self.size)
 
     @property
     def diameter(self) -> float:
@@ -371,16 +372,20 @@ class Bowl(VectorLoss):
         return self.size <= 2
 
     @property
-    def turns(self) -> int:
+    def slope_dimension(self) -> int:
         """M."""
         return self.size
 
     @cached_property
-    def pieces(self) -> Pieces:
-        """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
+    def sign_vectors(self) -> Array:
+        """The ``2^m`` vectors a of ``||u||_1 = max <a, u>``."""
         bits = (np.arange(2**self.size)[:, None] >> np.arange(self.size)) & 1
-        signs = np.array(1.0 - 2.0 * bits, dtype=np.float64)
-        return arrange_pieces(signs, np.zeros(len(signs)), np.zeros(self.size))
+        return np.array(1.0 - 2.0 * bits, dtype=np.float64)
+
+    @cached_property
+    def pieces(self) -> CentredPieces:
+        """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
+        return group_pieces(self.sign_vectors, np.zeros(2**self.size), np.zeros(self.size))
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""

@@ -1,4 +1,4 @@
-r"""The exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
+r"""Exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
 
 Every point w of a grid in a ball of radius R around a public or released centre c gets a whole score,
 
@@ -22,20 +22,24 @@ import numpy as np
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.choices import Choices
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.output import calibrate_output
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
+from dpconvex.mechanisms.output_perturbation import calibrate_output
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
-from dpconvex.privacy.certificates.terms import pure_total
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Parameters,
+    Proof,
+    calibrates,
+    compose_pure,
+    proves,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
-
-__all__ = ["ExponentialMechanism"]
-
 
 _OWNER = "ExponentialMechanism"
 _MOST_DIMENSIONS = 3
@@ -44,23 +48,19 @@ _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
 def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
-    """Return radius, points per axis, whether to localise, and the share of the radius kept; raises on others."""
+    """Return radius, points per axis, whether to localise, and the shrinkage of the radius; raise on others."""
     if bounds.dimension > _MOST_DIMENSIONS:
         raise ValueError(
             f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a grid has exponentially "
             f"many points. Got {bounds.dimension} instead. Use 'objective' or 'output'."
         )
-    if not math.isfinite(bounds.lipschitz):
-        raise ValueError(
-            f"{_OWNER} needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
-            "Use Huber(width) in its place."
-        )
+    check_bounded_slope(bounds, _OWNER)
     if bounds.n_samples > _LIMIT:
         raise ValueError(f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead.")
     allowed = "a finite number above 0"
     radius = check_number("radius", _OWNER, stated["radius"], allowed, 0, 1e50, low_open=True)
     points = check_count("points", _OWNER, stated["points"], 2, _MOST_POINTS)
-    reach = check_number("shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True)
+    shrinkage = check_number("shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True)
     if not isinstance(stated["localise"], bool):
         raise TypeError(f"The 'localise' parameter of {_OWNER} must be True or False. Got something else instead.")
     if stated["localise"] and not bounds.alpha > 0:
@@ -68,7 +68,7 @@ def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, boo
             f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser is released first, "
             "which needs strong convexity. Give alpha, or localise=False."
         )
-    return radius, points, stated["localise"], reach
+    return radius, points, stated["localise"], shrinkage
 
 
 @calibrates("exponential")
@@ -97,16 +97,11 @@ def prove_exponential(certificate: Certificate) -> Proof:
     if localise:
         certificate.check_terms("release")
         tolerance = certificate.check_tolerance()
-        term = certificate.term(
-            "release",
-            bounds.minimiser_sensitivity(tolerance),
-            bounds.dimension,
-            "coefficients",
-            tolerance=certificate.solver_tolerance,
-        )
+        moved, stated_tolerance = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
+        term = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance)
         if term.distribution != "l2-laplace":
             raise CertificateError("The certificate's centre is not released with l2-Laplace noise.")
-        spent += pure_total([term]).epsilon_bound
+        spent += compose_pure([term]).epsilon_bound
     else:
         certificate.check_terms()
     where = "around a released minimiser" if localise else "around 0"

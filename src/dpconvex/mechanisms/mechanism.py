@@ -1,16 +1,18 @@
-"""What a mechanism is: certified from public facts, then run on data that fit its certificate."""
+"""Mechanisms: certified from public facts, then run on data that fit the certificate."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.core.perturbed_minimiser import check_objective
-from dpconvex.privacy.bounds.base import Bounds
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Parameters
+from dpconvex.engine.rows import RowMap
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.certificate import Certificate, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -34,8 +36,8 @@ class Mechanism(Protocol):
     ) -> NDArray[np.float64]:
         """Return private coefficients of ``objective`` with the certificate's noise.
 
-        ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy;
-        ``record`` takes what is released on the way.
+        ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy; ``record``
+        takes what is released on the way.
 
         Privacy: a seed or generator is for tests. Whoever knows it can undo the noise, whatever the certificate says of
         the sampler, unless it was issued with ``seeded=True``. Leave ``rng`` out for a private release.
@@ -43,7 +45,7 @@ class Mechanism(Protocol):
 
 
 class PrivateMechanism:
-    """What our mechanisms share: a certificate from public facts; an objective that is checked against it; a run."""
+    """A mechanism of the package: certificate from public facts, objective checked against it, run."""
 
     name: ClassVar[str]
 
@@ -72,7 +74,21 @@ class PrivateMechanism:
 
     def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> NDArray[np.float64]:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
-        raise AttributeError(f"{type(self).__name__} does not say how it runs.")
+        raise NotImplementedError
+
+
+def check_bounded_slope(bounds: Bounds, owner: str) -> None:
+    """Raise unless the loss has a finite Lipschitz constant."""
+    if not math.isfinite(bounds.lipschitz):
+        raise ValueError(
+            f"{owner} needs a loss of bounded slope, but {loss_name(bounds)} has lipschitz=inf. "
+            "Use Huber(width) in its place."
+        )
+
+
+def loss_name(bounds: Bounds) -> str:
+    """Return the name of the loss's class, for messages."""
+    return type(getattr(bounds, "loss", None)).__name__
 
 
 def check_one_each(bounds: Bounds, owner: str) -> None:
@@ -83,3 +99,17 @@ def check_one_each(bounds: Bounds, owner: str) -> None:
             f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
             "'objective' or 'output'."
         )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fit before data are read: mechanism, certificate, and how rows and targets are mapped.
+
+    Records that are matrices have no ``row_map``. Targets are mapped to ``(y - target_shift) * target_scale``.
+    """
+
+    mechanism: Mechanism
+    certificate: Certificate
+    row_map: RowMap | None = None
+    target_shift: float = 0.0
+    target_scale: float = 1.0

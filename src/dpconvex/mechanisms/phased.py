@@ -1,19 +1,18 @@
-"""Phased methods: a minimiser or a pass per phase, every record in one. Why: :mod:`dpconvex.privacy.bounds.phases`."""
+"""Phased methods: a minimiser or a pass per phase, every record in one phase.
+
+The proof is in :mod:`dpconvex.privacy.bounds.phases`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpconvex.checks import check_number
+from dpconvex.checks import check_count, check_number
 from dpconvex.core.perturbed_minimiser import release_phases
 from dpconvex.fit.config import total_mu
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.phases import (
@@ -27,12 +26,22 @@ from dpconvex.privacy.bounds.phases import (
     phases_of,
 )
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    NoiseTerm,
+    Parameters,
+    Proof,
+    calibrates,
+    compose_gaussian,
+    compose_pure,
+    proves,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
 
 _RADIUS = 100.0  # released points are projected on this ball by default: far beyond sensible mapped coefficients
 _FEWEST = 8  # records in the last phase by default
@@ -52,7 +61,7 @@ def is_pure(guarantee: Guarantee) -> bool:
 
 @dataclass(frozen=True)
 class Phased(PrivateMechanism):
-    """What the two phased methods share: their public parameters, and how a run goes through the phases."""
+    """The public parameters and the run of both phased methods."""
 
     step_size: float | None = None
     phases: int | None = None
@@ -63,7 +72,7 @@ class Phased(PrivateMechanism):
     hides_number: ClassVar[bool] = False  # whether there is a proof for a private number of rows
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        raise AttributeError
+        raise NotImplementedError
 
     def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
@@ -74,13 +83,7 @@ class Phased(PrivateMechanism):
         if self.phases is None:
             count = max(1, min(most, int(math.log2(max(2.0, bounds.n_samples / _FEWEST)))))
         else:
-            count = self.phases
-            whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
-            if not whole or not 1 <= count <= most:
-                raise ValueError(
-                    f"The 'phases' parameter of {owner} must be None or an integer from 1 to log2 of the number of "
-                    f"rows, {most} here. Got {count!r} instead."
-                )
+            count = check_count("phases", owner, self.phases, 1, most)
         positive = "a finite number above 0"
         step = self._default_step(bounds, guarantee) if self.step_size is None else self.step_size
         if self.noise not in ("exact", "published"):
@@ -100,128 +103,9 @@ class Phased(PrivateMechanism):
         parameters.setdefault(self.name, self.settings(bounds, guarantee))
         return parameters
 
-    def _run(
-        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> NDArray[np.float64]:
+    def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the released point of the last phase."""
         return release_phases(objective, certificate, noise)
-
-
-def check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
-    """Raise unless phases have a proof: a loss of bounded slope, and for a pass a public number of rows."""
-    owner = kind.__name__
-    if bounds.neighbors != "replace_one" and not kind.hides_number:
-        raise ValueError(
-            f"{owner} needs neighbors='replace_one': how much its steps round depends on their number, which is "
-            f"private otherwise. Got {bounds.neighbors!r} instead. Use 'phased-erm', 'objective', 'output' or "
-            "'gradient'."
-        )
-    check_one_each(bounds, owner)
-    if not math.isfinite(bounds.lipschitz):
-        raise ValueError(
-            f"{owner} needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
-            "Use Huber(width) in its place."
-        )
-
-
-def phase_noise(
-    kind: type[Phased],
-    bounds: LinearBounds,
-    guarantee: Guarantee,
-    parameters: Parameters,
-    moved: Callable[[Phase], tuple[float, float]],
-) -> Calibration:
-    """Return the noise of all phases; ``moved`` gives the sensitivity of one and the tolerance that it rests on."""
-    owner, settings = kind.__name__, parameters[kind.name]
-    check_bounds(bounds, kind)
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    phases = phases_of(bounds.n_samples, settings)
-    parts = [(phase, *moved(phase)) for phase in phases]
-    pure = is_pure(guarantee)
-    law, budget = "l2-laplace" if pure else "gaussian", effective_mu(guarantee, 0, owner)
-    noise = {}
-    for name, (phase, sensitivity, tolerance) in zip(phase_names(phases), parts, strict=True):
-        std = released_scale(budget, sensitivity, bounds.dimension)
-        if settings["noise"] == "published":
-            std = _published(bounds, guarantee, phase, std, owner)
-        noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
-    return Calibration(noise, max(tolerance for _, _, tolerance in parts))
-
-
-def disjoint_phases(
-    certificate: Certificate, kind: type[Phased], sensitivity: Callable[[Phase, float], float]
-) -> GaussianDP | PureDP:
-    """Return what disjoint phases give: the largest ``mu``, or epsilon, of any of them, over all problems."""
-    bounds, settings, owner = (certificate.bounds, certificate.parameters[kind.name], kind.__name__)
-    certificate.check_bounds(LinearBounds, several=True)
-    check_bounds(bounds, kind)
-    checked_radius(settings["radius"], owner)
-    assignment = assignment_for(bounds.neighbors)
-    if settings["assignment"] != assignment:
-        raise CertificateError(f"Records must be assigned to phases by {assignment}.")
-    phases = phases_of(bounds.n_samples, settings)
-    names = phase_names(phases)
-    certificate.check_terms(*names)
-    pure, largest = certificate.noise[names[0]].distribution == "l2-laplace", 0.0
-    total = pure_total if pure else gaussian_total
-    for label, phase in zip(names, phases, strict=True):
-        tolerance = certificate.noise[label].tolerance
-        moved = sensitivity(phase, tolerance)
-        term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=tolerance)
-        if (term.distribution == "l2-laplace") is not pure:
-            raise CertificateError("The phases' noise must have one law.")
-        given = total([term])
-        largest = max(largest, given.epsilon_bound if isinstance(given, PureDP) else given.mu)
-    if pure:
-        return PureDP(largest * certificate.problems)
-    return GaussianDP(largest * math.sqrt(certificate.problems))
-
-
-def _published(bounds: LinearBounds, guarantee: Guarantee, phase: Phase, needed: float, owner: str) -> float:
-    """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon``, as printed, if it suffices."""
-    if not isinstance(guarantee, ApproxDP):
-        raise ValueError(
-            f"{owner} has published noise for ApproxDP only. Got {guarantee!r} instead. Use noise='exact'."
-        )
-    epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-    std = 4 * bounds.lipschitz * phase.step * math.sqrt(math.log(1 / delta)) / epsilon
-    if std < needed:
-        raise ValueError(
-            f"The published noise of {owner}, {std:.4g}, is less than the {needed:.4g} that epsilon={epsilon:g} and "
-            f"delta={delta:g} need. Use noise='exact'."
-        )
-    return std
-
-
-@calibrates("phased-erm")
-def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
-    """Derive the noise of every phase from the sensitivity of its certified minimiser."""
-    radius = parameters[PhasedERM.name]["radius"]
-
-    def moved(phase: Phase) -> tuple[float, float]:
-        local = anchored_bounds(bounds, phase)
-        tolerance = anchored_tolerance(local, radius)
-        return local.minimiser_sensitivity(tolerance), tolerance
-
-    return phase_noise(PhasedERM, bounds, guarantee, parameters, moved)
-
-
-@proves("phased-erm")
-def prove_phased_erm(certificate: Certificate) -> Proof:
-    """Return what the phases give, each with the sensitivity of a minimiser of its stated tolerance."""
-    bounds = certificate.bounds
-    certificate.check_tolerance()
-
-    def moved(phase: Phase, tolerance: float) -> float:
-        if not 2.0**-53 * bounds.lipschitz <= tolerance <= certificate.solver_tolerance:
-            raise CertificateError("A phase's tolerance cannot be certified.")
-        return anchored_bounds(bounds, phase).minimiser_sensitivity(tolerance)
-
-    proven = disjoint_phases(certificate, PhasedERM, moved)
-    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-    relation = bounds.relation.replace("_", "-")
-    theorem = f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms"
-    return Proof(proven, theorem)
 
 
 @dataclass(frozen=True)
@@ -268,31 +152,6 @@ class PhasedERM(Phased):
         return rate / bounds.lipschitz
 
 
-@calibrates("phased-sgd")
-def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
-    """Derive the noise of every phase from the stability of one pass of gradient steps."""
-
-    def moved(phase: Phase) -> tuple[float, float]:
-        return pass_sensitivity(bounds, parameters[PhasedSGD.name], phase), 0.0
-
-    return phase_noise(PhasedSGD, bounds, guarantee, parameters, moved)
-
-
-@proves("phased-sgd")
-def prove_phased_sgd(certificate: Certificate) -> Proof:
-    """Return what the phases give, each with the sensitivity of one contractive pass."""
-    bounds, settings = certificate.bounds, certificate.parameters["phased-sgd"]
-
-    def moved(phase: Phase, tolerance: float) -> float:
-        if tolerance:
-            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
-        return pass_sensitivity(bounds, settings, phase)
-
-    proven = disjoint_phases(certificate, PhasedSGD, moved)
-    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-    return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")
-
-
 @dataclass(frozen=True)
 class PhasedSGD(Phased):
     r"""Pass once over the records of each phase, average the iterates and release them with noise.
@@ -302,23 +161,16 @@ class PhasedSGD(Phased):
     step_size : float, optional
         ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / (3 sqrt(d))) / L``, at most what keeps steps
         contractive, ``2 decay / (smoothness + alpha)``.
-    phases : int, optional
-        Number of phases; by default until a phase has 8 records left.
-    decay : float, default=4
-        ``step_i = step / decay^i``.
-    radius : float, default=100
-        Released points are projected on this ball.
-    noise : {"exact", "published"}
-        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
-        it is too small.
+    phases, decay, radius, noise : optional
+        As for :class:`PhasedERM`.
 
     Notes
     -----
     Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
     record in one step of one phase. Not under add-or-remove-one: an exact pass would move by at most ``2 L step_i``
-    there, too (``L step_i`` by the step more, and as much because the average is over one iterate more), but
-    the rounding errors of its steps add up, and no public number bounds how many there are. Public:
-    number of rows, bounds, loss and the parameters above. Convex losses of bounded slope and curvature.
+    there, too (``L step_i`` by the step more, and as much because the average is over one iterate more), but the
+    rounding errors of its steps add up, and no public number bounds how many there are. Public: number of rows, bounds,
+    loss and the parameters above. Convex losses of bounded slope and curvature.
 
     Examples
     --------
@@ -344,3 +196,123 @@ class PhasedSGD(Phased):
         curvature = bounds.smoothness + bounds.alpha
         largest = 2 * self.decay / curvature if math.isfinite(curvature) else math.inf
         return min(self.wanted_step(bounds, guarantee), largest * (1 - 1e-12))
+
+
+def _check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
+    """Raise unless phases have a proof: a loss of bounded slope, and for a pass a public number of rows."""
+    owner = kind.__name__
+    if bounds.neighbors != "replace_one" and not kind.hides_number:
+        raise ValueError(
+            f"{owner} needs neighbors='replace_one': how much its steps round depends on their number, which is "
+            f"private otherwise. Got {bounds.neighbors!r} instead. Use 'phased-erm', 'objective', 'output' or "
+            "'gradient'."
+        )
+    check_one_each(bounds, owner)
+    check_bounded_slope(bounds, owner)
+
+
+def _phase_sensitivity(
+    kind: type[Phased], bounds: LinearBounds, settings: Parameters, phase: Phase, tolerance: float | None = None
+) -> tuple[float, float]:
+    """Return how far one record moves a phase's point, and the solver's tolerance: a usual one where None is given."""
+    if kind is PhasedSGD:
+        if tolerance:
+            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
+        return pass_sensitivity(bounds, settings, phase), 0.0
+    local = anchored_bounds(bounds, phase)
+    if tolerance is None:
+        tolerance = anchored_tolerance(local, settings["radius"])
+    return local.minimiser_sensitivity(tolerance), tolerance
+
+
+def _calibrate(kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of all phases, each of which may spend the whole budget."""
+    owner, settings = kind.__name__, parameters[kind.name]
+    _check_bounds(bounds, kind)
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
+    law, budget = "l2-laplace" if is_pure(guarantee) else "gaussian", effective_mu(guarantee, 0, owner)
+    phases, noise = phases_of(bounds.n_samples, settings), {}
+    for name, phase in zip(phase_names(phases), phases, strict=True):
+        sensitivity, tolerance = _phase_sensitivity(kind, bounds, settings, phase)
+        std = released_scale(budget, sensitivity, bounds.dimension)
+        if settings["noise"] == "published":
+            std = _published_std(bounds, guarantee, phase, std, owner)
+        noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
+    return Calibration(noise, max(term.tolerance for term in noise.values()))
+
+
+def _prove(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
+    """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems."""
+    bounds, settings, owner = certificate.bounds, certificate.parameters[kind.name], kind.__name__
+    certificate.check_bounds(LinearBounds, several=True)
+    _check_bounds(bounds, kind)
+    checked_radius(settings["radius"], owner)
+    assignment = assignment_for(bounds.neighbors)
+    if settings["assignment"] != assignment:
+        raise CertificateError(f"Records must be assigned to phases by {assignment}.")
+    phases = phases_of(bounds.n_samples, settings)
+    names = phase_names(phases)
+    certificate.check_terms(*names)
+    pure, largest = certificate.noise[names[0]].distribution == "l2-laplace", 0.0
+    total = compose_pure if pure else compose_gaussian
+    for label, phase in zip(names, phases, strict=True):
+        stated = certificate.noise[label].tolerance
+        if kind is PhasedERM and not 2.0**-53 * bounds.lipschitz <= stated <= certificate.solver_tolerance:
+            raise CertificateError("A phase's tolerance cannot be certified.")
+        moved, _ = _phase_sensitivity(kind, bounds, settings, phase, stated)
+        term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=stated)
+        if (term.distribution == "l2-laplace") is not pure:
+            raise CertificateError("The phases' noise must have one law.")
+        given = total([term])
+        largest = max(largest, given.epsilon_bound if isinstance(given, PureDP) else given.mu)
+    if pure:
+        return PureDP(largest * certificate.problems)
+    return GaussianDP(largest * math.sqrt(certificate.problems))
+
+
+def _law(proven: GaussianDP | PureDP) -> str:
+    return "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+
+
+def _published_std(bounds: LinearBounds, guarantee: Guarantee, phase: Phase, needed: float, owner: str) -> float:
+    """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon``, as printed, if it suffices."""
+    if not isinstance(guarantee, ApproxDP):
+        raise ValueError(
+            f"{owner} has published noise for ApproxDP only. Got {guarantee!r} instead. Use noise='exact'."
+        )
+    epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
+    std = 4 * bounds.lipschitz * phase.step * math.sqrt(math.log(1 / delta)) / epsilon
+    if std < needed:
+        raise ValueError(
+            f"The published noise of {owner}, {std:.4g}, is less than the {needed:.4g} that epsilon={epsilon:g} and "
+            f"delta={delta:g} need. Use noise='exact'."
+        )
+    return std
+
+
+@calibrates("phased-erm")
+def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of every phase from the sensitivity of its certified minimiser."""
+    return _calibrate(PhasedERM, bounds, guarantee, parameters)
+
+
+@proves("phased-erm")
+def prove_phased_erm(certificate: Certificate) -> Proof:
+    """Compose the phases, each with the sensitivity of a minimiser of its stated tolerance."""
+    certificate.check_tolerance()
+    proven = _prove(PhasedERM, certificate)
+    law, relation = _law(proven), certificate.bounds.relation.replace("_", "-")
+    return Proof(proven, f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms")
+
+
+@calibrates("phased-sgd")
+def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of every phase from the stability of one pass of gradient steps."""
+    return _calibrate(PhasedSGD, bounds, guarantee, parameters)
+
+
+@proves("phased-sgd")
+def prove_phased_sgd(certificate: Certificate) -> Proof:
+    """Compose the phases, each with the sensitivity of one contractive pass."""
+    proven = _prove(PhasedSGD, certificate)
+    return Proof(proven, f"{_law(proven)} noise on one contractive pass per disjoint phase, replace-one")

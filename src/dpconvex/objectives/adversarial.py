@@ -1,23 +1,29 @@
-"""The robust objective: every row is moved by an adversary before its loss is taken, in closed form."""
+"""Robust objectives: every row is moved by an adversary before its loss is taken, in closed form."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
-from dpconvex.engine.blocks import moved_gram, takes_sparse
-from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_sparse, weighted_gram
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.interface import Loss
-from dpconvex.objectives.adversary_sets import Shape, Support, exact_support
+from dpconvex.losses.pointwise import Loss, PointwiseLoss
+from dpconvex.objectives.adversary_sets import OverMovedRows, exact_support
 from dpconvex.objectives.empirical import slopes_with_error
-from dpconvex.objectives.moved_rows import OverMovedRows
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, subtract_with_error
 from dpconvex.types import Array
 
-__all__ = ["AdversarialObjective"]
+_FAR = 1e3  # where a loss that falls or rises forever is taken to be least
+_NEWTON_STEPS = 60
 
 
 class AdversarialObjective(OverMovedRows):
@@ -28,45 +34,12 @@ class AdversarialObjective(OverMovedRows):
     Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
     increases: the worst perturbation points against the label, the same for all rows with one label.
 
-    Parameters
-    ----------
-    rows : MemoryRows or another engine
-        Mapped rows, labels -1 and +1 (others are clipped to [-1, 1]), influence weights.
-    loss : Loss
-        Smooth margin loss that never increases in ``y z``.
-    alpha : float
-        Ridge; it covers the intercept too.
-    radius, norm, width, shape, support
-        The adversary, as in :class:`~dpconvex.objectives.moved_rows.OverMovedRows`.
-    divisor : float, optional
-        The public N; the number of rows by default.
+    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.OverMovedRows`, with a smooth margin loss that
+    never increases in ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
     """
 
     kind = "mean of losses of moved rows"
-
-    def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        radius: float,
-        norm: str = "l2",
-        width: float = 0.01,
-        divisor: float | None = None,
-        shape: Shape | None = None,
-        support: Support | None = None,
-    ) -> None:
-        if getattr(loss, "kind", None) != "margin":
-            raise ValueError(
-                "The 'loss' parameter of AdversarialObjective must be a margin loss, such as Logistic(). "
-                f"Got {type(loss).__name__} instead."
-            )
-        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
-            raise ValueError(
-                "The 'norm' parameter of AdversarialObjective must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
-                f"Got {norm!r} instead."
-            )
-        super().__init__(rows, loss, alpha, radius, norm, width, divisor, shape, support)
+    loss_kind = "margin"
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, in one pass.
@@ -126,13 +99,10 @@ class AdversarialObjective(OverMovedRows):
         """
         if self.norm not in ("l1", "hull", "own"):
             return 0.0
-        if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
-            bend = float(self.shape[1])  # type: ignore[index, arg-type]
-            pull = self._share * float(self.loss.lipschitz) * self.radius
-            return 1.01 * UNIT * (self.dim + 20) * pull * (bend * size + self.adversary_reach)
-        reach = self._unit_reach
         pull = self._share * float(self.loss.lipschitz) * self.radius
-        return 1.01 * UNIT * (self.dim + 20) * pull * reach**2 / self.width * size
+        if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
+            return 1.01 * UNIT * (self.dim + 20) * pull * (self._bend * size + self.adversary_reach)
+        return 1.01 * UNIT * (self.dim + 20) * pull * self._unit_reach**2 / self.width * size
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
@@ -140,7 +110,7 @@ class AdversarialObjective(OverMovedRows):
         What the adversary takes is computed with 60 decimal digits; the rest is as in
         `EmpiricalObjective.refined_gradient`.
         """
-        from dpconvex.engine.mapping import margins_with_error
+        from dpconvex.engine.dense_kernels import margins_with_error
 
         theta = np.asarray(theta, dtype=np.float64)
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -157,9 +127,7 @@ class AdversarialObjective(OverMovedRows):
             margins_with_error(block, theta, z, correction)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            own = y * taken  # exact: labels are -1 and +1
-            rounded = z - own
-            lost = (z - (rounded + (z - rounded))) + ((z - rounded) - own)
+            rounded, lost = subtract_with_error(z, y * taken)  # exact: labels are -1 and +1
             z = rounded + (lost + correction)
             error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
             slopes, errors = slopes_with_error(loss, y, z, error)
@@ -187,3 +155,366 @@ class AdversarialObjective(OverMovedRows):
             exact = Decimal(self.radius) * norm
             high = float(exact)
             return high, float(exact - Decimal(high))
+
+
+class AdversarialResidualObjective(OverMovedRows):
+    r"""Mean of worst-case residual losses with a ridge.
+
+    An adversary who adds v of ``radius S`` to a row changes its residual ``r = y - x~ . theta`` by anything up to ``h =
+    radius M(theta)``, M the support function of S (symmetric) without the intercept. For a convex loss c with its
+    minimum at ``u``, whatever its shape,
+
+        max_v c(r - v . theta) = max(c(r + h), c(r - h)) = max(up(r + h), down(r - h)),
+        up(s) = c(max(s, u)),   down(s) = c(min(s, u)),
+
+    of which ``up`` rises and ``down`` falls, so that both terms are convex in theta. The objective is
+
+        F(theta) = (1/N) sum_i w_i width log(exp(up_i / width) + exp(down_i / width)) + (alpha/2) ||theta||^2,
+
+    with M smoothed over the width, too. With p the softmax weight of ``up``, ``a = p up'`` and ``b = -(1 - p) down'``
+    the gradient of a record is ``(b - a) x~ + (a + b) radius grad M``.
+
+    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.OverMovedRows`, with a smooth residual loss of
+    bounded slope. Targets are clipped to [-1, 1].
+
+    Examples
+    --------
+    A residual of 0 with a slope of 2, moved by 0.1, is one of 0.2:
+
+    >>> from dpconvex.engine import MemoryRows, RowMap
+    >>> from dpconvex.losses import Huber
+    >>> rows = MemoryRows([[0.5]], [1.0], RowMap(1, 1.0, fit_intercept=False))
+    >>> F = AdversarialResidualObjective(rows, Huber(1.0), alpha=0.0, radius=0.1, width=1e-6)
+    >>> round(F.value([2.0]), 4)
+    0.02
+    """
+
+    kind = "mean of residual losses of moved rows"
+    loss_kind = "residual"
+
+    @cached_property
+    def _least(self) -> float:
+        return minimiser_of_loss(cast(PointwiseLoss, self.loss))
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+        wide, slope, _ = self._adversary(theta)
+
+        def part(y: Array, z: Array, w: Array) -> Sums:
+            up, down, a, b, _, _ = self._sides(y, z, wide)
+            value = self.width * np.logaddexp(up / self.width, down / self.width)
+            return w * (b - a), float(w @ (a + b)), float(w @ value)
+
+        total, pull, value = self.rows.combine(theta, part)
+        gradient = self._gradient((total + pull * slope) / self.divisor, theta)
+        return self._value(value / self.divisor, theta), gradient
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        r"""Hessian of F.
+
+        Of a record: ``p up'' m m^T + (1 - p) down'' k k^T + (a + b) radius M'' + p (1 - p) e e^T / width`` with
+        ``m = x~ - radius M'``, ``k = x~ + radius M'`` and ``e = (up' - down') x~ - (up' + down') radius M'``.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        wide, slope, bend = self._adversary(theta)
+
+        @takes_sparse
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._sides(y, block @ theta, wide)
+            ones = np.ones(y.size)
+            second = moved_gram(block, w * p * curved_up, -ones, slope)
+            second = second + moved_gram(block, w * (1 - p) * curved_down, ones, slope)
+            mixed = w * p * (1 - p) / self.width
+            outer, cross = rise - fall, -(rise + fall)
+            second = second + weighted_gram(block, mixed * outer**2)
+            side = (mixed * outer * cross) @ block
+            second = second + np.outer(side, slope) + np.outer(slope, side)
+            second = second + float(mixed @ cross**2) * np.outer(slope, slope)
+            return second, float(w @ (a + b))
+
+        second, pull = self.rows.sum(part)
+        return self._hessian((second + pull * bend) / self.divisor)
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        As in `AdversarialObjective.rounding_allowance` with targets of size at most 1; the softmax weight turns with
+        the two values over the width, which adds to the curvature ``lipschitz^2 / width``, and errs by the roundings
+        of values, at most ``lipschitz (1 + (||x~|| + reach) ||theta||)``, over it.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
+        size = float(np.linalg.norm(theta))
+        square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
+        longest = row_map.weighted_norm + reach
+        margins = (self.dim + 10) * square * size + 4 * longest
+        turned = loss.smoothness + loss.lipschitz**2 / self.width
+        values = LOSS_ULPS * loss.lipschitz / self.width * (1 + abs(self._least) + longest * size)
+        slopes = self._share * turned * margins + (LOSS_ULPS + values) * self.gradient_bound
+        sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
+        turning = (self.dim + 20) * self._share * loss.lipschitz * self.radius
+        turning *= self._bend * size + self._unit_reach
+        return float(1.01 * UNIT * (slopes + sums + turning + 3 * self.alpha * size))
+
+    def _sides(
+        self, y: Array, z: Array, wide: float
+    ) -> tuple[Array, Array, Array, Array, Array, tuple[Array, Array, Array, Array]]:
+        """Return up, down, a, b, p, and the slopes and curvatures of up and down."""
+        residual = np.clip(y, -1.0, 1.0) - z
+        high = np.maximum(residual + wide, self._least)
+        low = np.minimum(residual - wide, self._least)
+        loss = cast(PointwiseLoss, self.loss)
+        up, down = loss.value_at(high), loss.value_at(low)
+        rise = np.maximum(loss.slope_at(high), 0.0)
+        fall = np.minimum(loss.slope_at(low), 0.0)
+        p = expit((up - down) / self.width)
+        # Beyond the minimum the clipped side is constant.
+        bent_up = np.where(residual + wide > self._least, np.maximum(loss.curvature_at(high), 0.0), 0.0)
+        bent_down = np.where(residual - wide < self._least, np.maximum(loss.curvature_at(low), 0.0), 0.0)
+        return up, down, p * rise, -(1 - p) * fall, p, (rise, fall, bent_up, bent_down)
+
+
+def minimiser_of_loss(loss: PointwiseLoss) -> float:
+    """Return a residual at which a convex loss is least; ``±1000`` if it falls or rises all the way."""
+    low, high = -_FAR, _FAR
+    if loss.slope_at(np.array([low]))[0] >= 0:
+        return low
+    if loss.slope_at(np.array([high]))[0] <= 0:
+        return high
+    while high - low > 4 * UNIT * max(1.0, abs(low)):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        slope = float(loss.slope_at(np.array([middle]))[0])
+        if slope == 0:
+            return middle
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    return 0.5 * (low + high)
+
+
+def _unconstrained(v: Array) -> Array:
+    return v
+
+
+@dataclass(frozen=True, eq=False)
+class SaddleProblem:
+    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
+
+    Parameters
+    ----------
+    dim, adversary_dim : int
+        Sizes of w and of v (flattened).
+    gradient_w, gradient_v : callable
+        ``gradient_w(w, v)`` and ``gradient_v(w, v)``.
+    strong_convexity, strong_concavity : float
+        Lower bounds of the curvature in w and of minus the curvature in v, positive.
+    smoothness : float
+        Lipschitz constant of the whole gradient of H in (w, v).
+    project : callable, optional
+        Euclidean projection of v on the convex set V; the identity by default.
+    rounding : float, default=1e-13
+        Bound of the floating-point error of either gradient.
+    """
+
+    dim: int
+    adversary_dim: int
+    gradient_w: Callable[[Array, Array], Array]
+    gradient_v: Callable[[Array, Array], Array]
+    strong_convexity: float
+    strong_concavity: float
+    smoothness: float
+    project: Callable[[Array], Array] = _unconstrained
+    rounding: float = 1e-13
+
+    def __post_init__(self) -> None:
+        for name in ("strong_convexity", "strong_concavity", "smoothness"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(
+                    f"The '{name}' parameter of SaddleProblem must be positive and finite. "
+                    f"Got {value!r} instead. Add a small quadratic in w or in v."
+                )
+
+    def ascent_residual(self, w: Array, v: Array) -> float:
+        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
+        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
+        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
+
+
+class CostlyAdversaryObjective(OverRows):
+    r"""Mean of losses against an adversary who pays for moving a row.
+
+    ``G(theta) = (1/N) sum_i w_i max_v [c(y_i (x~_i + v) . theta) - (cost/2) ||v||^2] + (alpha/2) ||theta||^2``, ``v``
+    moving the features but not the intercept. With ``t`` the coefficients without the intercept, ``k = ||t||^2 / cost``
+    and ``m = y x~ . theta``, the best move is along ``-y t`` and leaves the margin ``u = m + c'(u) k``, so that
+
+        record    c(u) - c'(u)^2 k / 2
+        gradient  c'(u) y x~ + (c'(u)^2 / cost) t
+        Hessian   c''(u) / (1 - c''(u) k) p p^T + (c'(u)^2 / cost) I_t,   p = y x~ + (2 c'(u) / cost) t
+
+    The adversary's problem is strongly concave while ``curvature k < 1``. Minimisers have
+    ``||theta||^2 <= R^2 = 2 c(0) / alpha``, and ``cost >= 2 curvature R^2`` is asked for, so that this holds with room.
+
+    Parameters
+    ----------
+    rows : MemoryRows or another engine
+        Mapped rows, labels -1 and +1 (others are clipped to [-1, 1]), influence weights.
+    loss : Loss
+        Smooth margin loss that never increases in ``y z``.
+    alpha, cost : float
+        Ridge, and price of a perturbation.
+    divisor : float, optional
+        The public N; the number of rows by default.
+
+    Examples
+    --------
+    >>> from dpconvex.engine import MemoryRows, RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, -1.0], RowMap(1, 1.0, fit_intercept=False))
+    >>> round(CostlyAdversaryObjective(rows, Logistic(), alpha=0.1, cost=10.0).value([1.0]), 6)
+    0.366951
+    """
+
+    def __init__(self, rows: Rows, loss: Loss, alpha: float, cost: float, divisor: float | None = None) -> None:
+        super().__init__(rows, loss, alpha, divisor)
+        self.cost = float(cost)
+        self._lead = int(rows.row_map.fit_intercept)
+        share = max(1.0, self._share)
+        self.radius = math.sqrt(2 * share * float(loss.value(1.0, 0.0)) / self.alpha)
+        least = 2 * loss.smoothness * self.radius**2 / share
+        if not self.cost >= least:
+            raise ValueError(
+                f"The 'cost' parameter of CostlyAdversaryObjective must be at least {least:.4g} here, so that the "
+                f"adversary's problem is concave. Got {cost!r} instead. Use a larger cost or alpha."
+            )
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        return {**self._facts("mean of losses of rows moved at a cost"), "cost": self.cost}
+
+    @property
+    def reach(self) -> float:
+        """``slope R / cost``: no row is moved further at a minimiser."""
+        return float(self.loss.lipschitz * self.radius / self.cost)
+
+    @property
+    def gradient_bound(self) -> float:
+        """Upper bound of the gradient norm of the mean of losses on the ball that holds minimisers."""
+        longest = self.rows.row_map.weighted_norm + self.reach
+        return float(self._share * self.loss.lipschitz * longest)
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """G and its gradient, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+        moved, k = self._moved(theta)
+
+        def part(y: Array, z: Array, w: Array) -> Sums:
+            u = self._worst_margin(y * z, k)
+            slopes = self.loss.gradient(1.0, u)
+            value = self.loss.value(1.0, u) - 0.5 * k * slopes**2
+            return w * slopes * y, float(w @ slopes**2), float(w @ value)
+
+        total, squares, value = self.rows.combine(theta, part)
+        gradient = self._gradient((total + squares / self.cost * moved) / self.divisor, theta)
+        return self._value(value / self.divisor, theta), gradient
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian of G."""
+        theta = np.asarray(theta, dtype=np.float64)
+        moved, k = self._moved(theta)
+
+        @takes_sparse
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            u = self._worst_margin(y * (block @ theta), k)
+            slopes = self.loss.gradient(1.0, u)
+            curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
+            factors = w * curvature / (1 - curvature * k)
+            # Rows y x + (2 / cost) slope theta, up to the sign of y.
+            pushed = moved_gram(block, factors, 2 / self.cost * slopes * y, moved)
+            return pushed, float(w @ slopes**2)
+
+        second, squares = self.rows.sum(part)
+        diagonal = np.full(self.dim, squares / self.cost)
+        diagonal[: self._lead] = 0.0
+        return self._hessian((second + np.diag(diagonal)) / self.divisor)
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient`; infinite beyond the ball of minimisers.
+
+        A margin ``u`` solves ``u - c'(u) k = m`` with slope at least 1/2, so errors of m and of the equation's terms
+        are at most doubled; the rest is as in `EmpiricalObjective.rounding_allowance`.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        size = float(np.linalg.norm(theta))
+        if size > 1.2 * self.radius:
+            return math.inf
+        row_map, loss, share = self.rows.row_map, self.loss, self._share
+        norm = row_map.weighted_norm + 2 * self.reach
+        terms = 64 + 8 * loss.lipschitz * size**2 / self.cost
+        margins = 2 * ((self.dim + 10) * row_map.weighted_square * size + terms * norm)
+        margins += 2 * (self.dim + 10) * row_map.weighted_norm * 2 * self.reach * size
+        bound = share * loss.lipschitz * norm
+        slopes = share * loss.smoothness * margins + LOSS_ULPS * bound
+        sums = (self.rows.additions + self.dim + 20) * bound
+        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
+
+    def saddle(self) -> SaddleProblem:
+        r"""Return the saddle problem ``min_theta max_v`` itself, for :class:`dpconvex.solvers.MinimaxProximalPoint`.
+
+        The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
+        Hessian have the same scale. Rows are kept in memory.
+        """
+        assert isinstance(self.rows, MemoryRows), "the adversary moves rows in memory"
+        block, y, w = self.rows.mapped()
+        scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
+        count, width = len(y), self.dim - self._lead
+        loss, cost, lead = self.loss, self.cost, self._lead
+
+        def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
+            moves = q.reshape(count, width) / scale
+            margins = y * (block @ theta + moves @ theta[lead:])
+            return w / self.divisor * loss.gradient(1.0, margins) * y, moves
+
+        def gradient_w(theta: Array, q: Array) -> Array:
+            multiples, moves = slopes(theta, q)
+            gradient = multiples @ block + self.alpha * theta
+            gradient[lead:] += multiples @ moves
+            return np.asarray(gradient)
+
+        def gradient_v(theta: Array, q: Array) -> Array:
+            multiples, _ = slopes(theta, q)
+            return np.asarray((multiples[:, None] / scale * theta[lead:]).ravel() - cost * q)
+
+        longest = self.rows.row_map.weighted_square**0.5 + self.reach
+        cross = loss.smoothness * longest * self.radius + loss.lipschitz
+        return SaddleProblem(
+            dim=self.dim,
+            adversary_dim=count * width,
+            gradient_w=gradient_w,
+            gradient_v=gradient_v,
+            strong_convexity=self.alpha,
+            strong_concavity=cost - loss.smoothness * self.radius**2,
+            smoothness=loss.smoothness * longest**2 + self.alpha + cross + cost,
+        )
+
+    def _moved(self, theta: Array) -> tuple[Array, float]:
+        """Return the coefficients without the intercept, padded, and ``k``; k is capped far from any minimiser."""
+        moved = theta.copy()
+        moved[: self._lead] = 0.0
+        return moved, min(float(moved @ moved) / self.cost, 0.9 / self.loss.smoothness)
+
+    def _worst_margin(self, m: Array, k: float) -> Array:
+        """Solve ``u - c'(u) k = m`` by Newton's method kept within ``[m - slope k, m]``."""
+        low, high = m - self.loss.lipschitz * k, m.copy()
+        u = m + k * self.loss.gradient(1.0, m)
+        for _ in range(_NEWTON_STEPS):
+            excess = u - k * self.loss.gradient(1.0, u) - m
+            low, high = np.where(excess < 0, u, low), np.where(excess < 0, high, u)
+            new = u - excess / (1 - k * self.loss.curvature(1.0, u))
+            new = np.where((new < low) | (new > high), 0.5 * (low + high), new)
+            if np.all(np.abs(new - u) <= 4 * UNIT * (np.abs(u) + self.loss.lipschitz * k)):
+                return np.asarray(new)
+            u = new
+        return np.asarray(u)

@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.engine.rows import Rows
+from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
+from dpconvex.objectives.objective import OverRows
 from dpconvex.types import Array
-
-__all__ = ["Shape", "Support", "check_support", "exact_support", "hull_of", "set_reach", "smoothed_support"]
 
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]
 #: Coefficients to the value, the gradient and the Hessian of a smooth support function.
@@ -52,19 +54,6 @@ def smoothed_support(
     coefficients: Array, norm: str, width: float, shape: Shape | None = None, support: Support | None = None
 ) -> tuple[float, Array, Array]:
     """Return the smoothed support function of a set at the coefficients, its gradient and its Hessian.
-
-    Parameters
-    ----------
-    coefficients : array
-        Without the intercept.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
-        Which set.
-    width : float
-        Width of the smoothing, positive.
-    shape : tuple, optional
-        Half-widths of a box, or vectors of a hull.
-    support : callable, optional
-        Of a set of one's own.
 
     Examples
     --------
@@ -126,8 +115,7 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
     ``M(2c) >= 2 M(c)`` with equality in the long run (the support function itself is positively homogeneous); the
     midpoint of two directions has at most their mean; gradients are no longer than ``reach`` and those of differences;
     Hessians have eigenvalues between 0 and ``bend``. A function that passes may still be wrong elsewhere: the guarantee
-    rests on convexity and on the two constants, which a certificate states as the ``shape`` of ``norm="own"``, as that
-    of an :class:`~dpconvex.objectives.OwnObjective` rests on its constants.
+    rests on convexity and on the two constants, which a certificate states as the ``shape`` of ``norm="own"``.
 
     Parameters
     ----------
@@ -196,8 +184,8 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
 def hull_of(support_point: Callable[[Array], Array], size: int, directions: int = 500) -> Shape:
     """Return the ``shape`` of a hull inside a convex set that is given by its support points.
 
-    Nothing of the callable has to be trusted: what it returns at public directions (the axes, and random ones of a
-    fixed seed) are the vectors of the hull, which certificates state. The hull lies inside the set, and fills it as
+    Nothing of the callable has to be trusted: its values at public directions (the axes, and random ones of a fixed
+    seed) are the vectors of the hull, which certificates state. The hull lies inside the set, and fills it as
     directions become dense: for three columns 500 of them leave some percent, for many columns much more.
 
     Parameters
@@ -230,3 +218,97 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
             f"The 'support_point' parameter of hull_of must return {size} finite numbers. Got something else instead."
         )
     return tuple(tuple(point.tolist()) for point in points)
+
+
+class OverMovedRows(OverRows):
+    """An objective over rows that an adversary moves by ``radius`` times a set, the intercept apart.
+
+    Parameters
+    ----------
+    rows, loss, alpha, divisor
+        Mapped rows, pointwise loss, ridge (of the intercept too), and the public N (the number of records by default).
+    radius : float
+        How far the adversary moves a row, in mapped units.
+    norm : {"l2", "linf", "l1", "box", "hull", "own"}
+        Norm in which the radius is meant, or the set that it multiplies
+        (:mod:`~dpconvex.objectives.adversary_sets`).
+    width : float
+        Width of the smoothing of the set's support function M.
+    shape : tuple, optional
+        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
+    support : callable, optional
+        Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
+        constants.
+    """
+
+    kind: ClassVar[str]  # the name in a certificate
+    loss_kind: ClassVar[Kind]
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Loss,
+        alpha: float,
+        radius: float,
+        norm: str = "l2",
+        width: float = 0.01,
+        divisor: float | None = None,
+        shape: Shape | None = None,
+        support: Support | None = None,
+    ) -> None:
+        owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
+        needed = PointwiseLoss if self.loss_kind == "residual" else Loss
+        if not isinstance(loss, needed) or loss.kind != self.loss_kind:
+            raise ValueError(
+                f"The 'loss' parameter of {owner} must be a {self.loss_kind} loss, such as {example}. "
+                f"Got {type(loss).__name__} instead."
+            )
+        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
+            raise ValueError(
+                f"The 'norm' parameter of {owner} must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
+                f"Got {norm!r} instead."
+            )
+        super().__init__(rows, loss, alpha, divisor)
+        self.radius, self.width = float(radius), float(width)
+        self.norm, self.shape, self.support = norm, shape, support
+        self._lead = int(rows.row_map.fit_intercept)
+        if support is not None:
+            reach, bend = shape or (0.0, 0.0)
+            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
+        return {**self._facts(self.kind), **own}
+
+    @property
+    def _unit_reach(self) -> float:
+        """``sup ||gradient of M||``."""
+        return set_reach(self.norm, self.dim - self._lead, self.shape)
+
+    @property
+    def _bend(self) -> float:
+        """``sup ||Hessian of M||``."""
+        if self.norm == "own":
+            return float(self.shape[1])  # type: ignore[index, arg-type]
+        return self._unit_reach**2 / self.width
+
+    @property
+    def adversary_reach(self) -> float:
+        """``radius sup ||gradient of M||``."""
+        return self.radius * self._unit_reach
+
+    @property
+    def gradient_bound(self) -> float:
+        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
+        reach = self.rows.row_map.weighted_norm + self.adversary_reach
+        return float(self._share * self.loss.lipschitz * reach)
+
+    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
+        taken, slope, bend = smoothed_support(theta[self._lead :], self.norm, self.width, self.shape, self.support)
+        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        gradient[self._lead :] = slope
+        hessian[self._lead :, self._lead :] = bend
+        return self.radius * taken, self.radius * gradient, self.radius * hessian

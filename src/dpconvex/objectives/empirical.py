@@ -4,25 +4,66 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from dpconvex.engine.blocks import takes_sparse, weighted_gram
-from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.block_products import CompensatedSum, takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.interface import Loss
-from dpconvex.objectives.clamped_targets import ClampedTarget
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
-from dpconvex.objectives.slopes import WeightedSlope
-from dpconvex.objectives.widened_losses import WidenedLoss
+from dpconvex.losses.pointwise import ClampedTarget, Kind, Loss
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear, subtract_with_error
+from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.types import Array
 
-__all__ = ["EmpiricalObjective", "SeveralTargets", "slopes_with_error"]
-
+Given = TypeVar("Given")
 
 # Functions that are summed over rows refer to what they need and not to the objective: engines may
 # send them to other machines, where the linear term (often the noise) has no business.
+
+
+@dataclass(frozen=True)
+class WidenedLoss:
+    """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
+
+    loss: Loss
+    width: float
+
+    @property
+    def kind(self) -> Kind:
+        """That of the loss."""
+        return self.loss.kind
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss."""
+        return self.loss.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        """``min(smoothness, lipschitz / width)`` of the loss."""
+        return float(min(self.loss.smoothness, self.loss.lipschitz / self.width))
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """Simpson's rule; the value only guides line searches."""
+        low, high = self._ends(z)
+        return (self.loss.value(y, low) + 4 * self.loss.value(y, z) + self.loss.value(y, high)) / 6
+
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """(loss(z + width) - loss(z - width)) / (2 width)."""
+        low, high = self._ends(z)
+        return (self.loss.value(y, high) - self.loss.value(y, low)) / (2 * self.width)
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """(slope(z + width) - slope(z - width)) / (2 width)."""
+        low, high = self._ends(z)
+        return (self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width)
+
+    def _ends(self, z: ArrayLike) -> tuple[Array, Array]:
+        z = np.asarray(z)
+        return z - self.width, z + self.width
 
 
 class EmpiricalObjective(WithLinear, OverRows):
@@ -40,21 +81,14 @@ class EmpiricalObjective(WithLinear, OverRows):
     alpha : float
         Ridge; it covers the intercept too.
     divisor : float, optional
-        The public N; the number of rows by default. Under ``add_or_remove_one`` pass the nominal
-        number of rows, because the count of rows is then private.
+        The public N; the number of rows by default. Under ``add_or_remove_one`` the nominal number of
+        rows, because the count of rows is then private.
     linear : array of shape (dim,), optional
         The vector b, already divided by N; zero by default.
 
-    Attributes
-    ----------
-    dim : int
-        Number of coefficients, intercept included.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.engine import MemoryRows, RowMap
     >>> from dpconvex.losses import Logistic
     >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
     >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
@@ -85,10 +119,7 @@ class EmpiricalObjective(WithLinear, OverRows):
 
     @property
     def kink_width(self) -> float:
-        """Margin over which the loss turns from one slope to the other, ``lipschitz/smoothness``.
-
-        Zero for a kinked loss.
-        """
+        """Margin over which the loss turns from one slope to the other; zero for a kinked loss."""
         return float(self.loss.lipschitz / self.loss.smoothness) if self.loss.smoothness else np.inf
 
     def with_loss(self, loss: Loss) -> EmpiricalObjective:
@@ -99,15 +130,14 @@ class EmpiricalObjective(WithLinear, OverRows):
         """Return the same objective on about `rows` rows, rescaled to approximate F."""
         other = copy.copy(self)
         other.rows = self.rows.subsample(rows)
-        share = other.rows.n_rows / self.rows.n_rows
-        other.divisor = self.divisor * share
+        other.divisor = self.divisor * (other.rows.n_rows / self.rows.n_rows)
         return other
 
     def widened(self, width: float) -> EmpiricalObjective:
         """Return the objective with the loss averaged over margins in ``z ± width``.
 
-        Its curvature sees every kink within `width`, which makes it a good place to start Newton's
-        method from when the loss is nearly piecewise linear.
+        Its curvature sees every kink within `width`: a warm start for Newton's method when the loss is
+        nearly piecewise linear.
         """
         other = copy.copy(self)
         other.loss = WidenedLoss(self.loss, float(width))
@@ -144,7 +174,11 @@ class EmpiricalObjective(WithLinear, OverRows):
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        part = takes_sparse(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
+
+        @takes_sparse
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            return (weighted_gram(block, np.maximum(w * loss.curvature(y, block @ theta), 0.0)),)
+
         (total,) = self.rows.sum(part)
         return self._hessian(total / self.divisor)
 
@@ -175,26 +209,14 @@ class EmpiricalObjective(WithLinear, OverRows):
         Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those
         bounds or the loss's constants are infinite, the slope errors are bounded row by row, by
         the slopes at ``z - e`` and ``z + e``, at the price of a pass over the data.
-
-        Returns
-        -------
-        float
-            Upper bound of ``||computed gradient - exact gradient||``.
         """
         theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, dim = self.rows.row_map, self.loss, self.dim
         size = float(np.linalg.norm(theta))
         terms = self.gradient_bound
-        slope_errors = (
-            self._share
-            * loss.smoothness
-            * UNIT
-            * (
-                (self.dim + 10) * row_map.weighted_square * size
-                + 4 * row_map.weighted_norm * self.rows.mean_target_size
-            )
-            + LOSS_ULPS * UNIT * terms
-        )
+        margins = (dim + 10) * row_map.weighted_square * size
+        margins += 4 * row_map.weighted_norm * self.rows.mean_target_size
+        slope_errors = self._share * loss.smoothness * UNIT * margins + LOSS_ULPS * UNIT * terms
         if not np.isfinite(slope_errors):
 
             def part(block: Array, y: Array, w: Array) -> Sums:
@@ -209,27 +231,16 @@ class EmpiricalObjective(WithLinear, OverRows):
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Gradient with margins and sums computed to twice the digits, and a bound on its error.
+        """Gradient at ``theta + offset`` with margins and sums to twice the digits, and a bound on its error's norm.
 
         The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
         matters when the bandwidth is tiny against the targets, and the sum is rounded once, which
         matters when there are far more rows than the divisor says. The exact slope of a row lies
         between the slopes at the ends of its error interval, because the loss is convex; the rest
-        of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates.
-
-        Parameters
-        ----------
-        theta : array of shape (dim,)
-            Where.
-        offset : array of shape (dim,), optional
-            The gradient is that at ``theta + offset``, a sum that need not be a float64.
-
-        Returns
-        -------
-        (array of shape (dim,), float)
-            Gradient, and an upper bound of the norm of its error.
+        of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates. The sum
+        ``theta + offset`` need not be a float64.
         """
-        from dpconvex.engine.mapping import margins_with_error
+        from dpconvex.engine.dense_kernels import margins_with_error
 
         theta = np.asarray(theta, dtype=np.float64)
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -246,8 +257,7 @@ class EmpiricalObjective(WithLinear, OverRows):
             if clamp is not None:  # before errors are sized: those of a far target would swamp z
                 y = clamp(y)
             if loss.kind == "residual":
-                rounded = y - z
-                lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+                rounded, lost = subtract_with_error(y, z)
                 y, z = rounded + (lost - correction), np.zeros(len(block))
             else:
                 z = z + correction
@@ -268,20 +278,8 @@ class EmpiricalObjective(WithLinear, OverRows):
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
 
-def _outer(loss: Loss, block: Array, y: Array, w: Array, z: Array) -> Array:
-    return weighted_gram(block, np.maximum(w * loss.curvature(y, z), 0.0))
-
-
 class SeveralTargets(EmpiricalObjective):
-    """The empirical objective of the first of several targets of the same rows, which knows the others.
-
-    Parameters
-    ----------
-    targets : sequence of engines
-        The same rows with each of their targets, in memory.
-    loss, alpha, divisor
-        As for :class:`EmpiricalObjective`.
-    """
+    """The empirical objective of the first of several targets of the same rows, which knows the others."""
 
     def __init__(self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None) -> None:
         super().__init__(targets[0], loss, alpha, divisor)
@@ -301,3 +299,16 @@ def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Arr
     spread = np.abs(loss.gradient(y, z + error) - loss.gradient(y, z - error))
     evaluation = loss.lipschitz if np.isfinite(loss.lipschitz) else np.abs(slopes)
     return slopes, spread + LOSS_ULPS * UNIT * evaluation
+
+
+def with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
+    """Return the objective with targets clamped to a public limit, if its bounds are those of residuals.
+
+    ``tilt`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
+    """
+    find = getattr(bounds, "target_limit", None)
+    limit = None if find is None else find(tilt)
+    if limit is None:
+        return objective
+    linear = cast(EmpiricalObjective, objective)
+    return cast(Given, linear.with_loss(ClampedTarget(linear.loss, limit)))

@@ -1,4 +1,4 @@
-"""What an objective is: what solvers ask of it, and ridge and linear term, written once."""
+"""Objectives as solvers see them, and the terms that all objectives share: ridge and linear term."""
 
 from __future__ import annotations
 
@@ -10,33 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.rows import Rows
-from dpconvex.losses.interface import Loss
+from dpconvex.losses.pointwise import Loss
 from dpconvex.types import Array
-
-__all__ = [
-    "LOSS_ULPS",
-    "UNIT",
-    "Curved",
-    "Objective",
-    "OverRows",
-    "Refinable",
-    "Ridged",
-    "Sampled",
-    "Tiltable",
-    "Widened",
-    "WithLinear",
-    "can_refine",
-    "can_sample",
-    "can_widen",
-]
-
 
 UNIT = 2.0**-53  # relative error of one rounding
 LOSS_ULPS = 16  # a loss's slope is taken to be computed within this many roundings of its bound
 
 
 class Objective(Protocol):
-    """A smooth, strongly convex function of theta, as solvers see it."""
+    """A smooth, strongly convex function of theta."""
 
     @property
     def dim(self) -> int:
@@ -71,7 +53,7 @@ class Tiltable(Objective, Protocol):
 
 
 class Refinable(Curved, Protocol):
-    """An objective whose gradient can be had with twice the digits."""
+    """An objective whose gradient can be computed with twice the digits."""
 
     def value(self, theta: Array) -> float:
         """Value at theta."""
@@ -81,7 +63,7 @@ class Refinable(Curved, Protocol):
 
 
 class Sampled(Curved, Protocol):
-    """An objective that part of the rows can stand for."""
+    """An objective that can be approximated on part of the rows."""
 
     @property
     def n_rows(self) -> int:
@@ -96,7 +78,7 @@ class Sampled(Curved, Protocol):
 
 
 class Widened(Curved, Protocol):
-    """An objective whose loss can be made smoother, to find a place to start from."""
+    """An objective whose loss can be made smoother, for a warm start."""
 
     @property
     def kink_width(self) -> float:
@@ -128,6 +110,12 @@ def can_widen(objective: Objective) -> TypeGuard[Widened]:
     return hasattr(objective, "widened")
 
 
+def subtract_with_error(y: Array, z: Array) -> tuple[Array, Array]:
+    """Return ``y - z`` rounded, and what the rounding lost."""
+    rounded = y - z
+    return rounded, (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+
+
 class Ridged:
     """A data term plus ``(alpha/2) ||theta||^2``.
 
@@ -139,8 +127,7 @@ class Ridged:
             raise ValueError(
                 f"The 'alpha' parameter of {type(self).__name__} must be a finite number >= 0. Got {alpha!r} instead."
             )
-        self.dim = int(dim)
-        self.alpha = float(alpha)
+        self.dim, self.alpha = int(dim), float(alpha)
 
     @property
     def strong_convexity(self) -> float:
@@ -229,7 +216,7 @@ class OverRows(Ridged):
 
     @property
     def n_records(self) -> int:
-        """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
+        """Number of records that the rows are of: people whose rows share one weight, or the rows themselves."""
         return self.rows.n_records
 
     @property
@@ -237,7 +224,7 @@ class OverRows(Ridged):
         return self.n_records / self.divisor
 
     def _facts(self, objective: str) -> dict[str, object]:
-        """Return what the certificate of a release must say about any objective over rows."""
+        """Return the facts of any objective over rows that a certificate states."""
         return {
             "objective": objective,
             "loss": self.loss,
@@ -246,3 +233,48 @@ class OverRows(Ridged):
             **self.rows.row_map.public_facts,
             "own_weights": bool(self.rows.own_weights),
         }
+
+
+class CentredObjective:
+    """``v -> F(centre + v)`` with gradients that know v to all its digits.
+
+    Rounding a coefficient to float64 already changes the gradient by its curvature times the
+    rounding. With many more rows than the nominal number that is more than a tolerance may be;
+    around a fixed centre near the minimiser the coefficients are known far better.
+    """
+
+    def __init__(self, objective: Refinable, centre: Array) -> None:
+        self.objective = objective
+        self.centre = np.array(centre, dtype=np.float64)
+        self.dim = int(objective.dim)
+        self.strong_convexity = float(objective.strong_convexity)
+        self._seen: tuple[bytes, Array, float] | None = None
+
+    def _refined(self, offset: npt.ArrayLike) -> tuple[Array, float]:
+        offset = np.asarray(offset, dtype=np.float64)
+        key = offset.tobytes()
+        if self._seen is None or self._seen[0] != key:
+            self._seen = (key, *self.objective.refined_gradient(self.centre, offset))
+        return self._seen[1], self._seen[2]
+
+    def gradient(self, offset: npt.ArrayLike) -> Array:
+        """Gradient of F at ``centre + offset``."""
+        return self._refined(offset)[0]
+
+    def value_and_gradient(self, offset: npt.ArrayLike) -> tuple[float, Array]:
+        """F, whose value only guides line searches, and its gradient."""
+        return float(self.objective.value(self.centre + np.asarray(offset, dtype=np.float64))), self.gradient(offset)
+
+    def hessian(self, offset: npt.ArrayLike) -> Array:
+        """Hessian of F; its accuracy decides about speed only."""
+        return np.asarray(self.objective.hessian(self.centre + np.asarray(offset)))
+
+    def hessian_diagonal(self, offset: npt.ArrayLike) -> Array:
+        """Diagonal of the Hessian."""
+        if not hasattr(self.objective, "hessian_diagonal"):
+            return np.diag(self.hessian(offset))
+        return np.asarray(self.objective.hessian_diagonal(self.centre + np.asarray(offset)))
+
+    def rounding_allowance(self, offset: npt.ArrayLike) -> float:
+        """Bound of the norm of the error of `gradient`."""
+        return self._refined(offset)[1]

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from dpconvex.objectives.objective import UNIT, Ridged
 from dpconvex.types import Array
 
-__all__ = ["OwnObjective"]
-
 _FINE = 1e-13  # of the slope: the error of a gradient where none is declared
 
 
@@ -21,8 +19,8 @@ class OwnObjective(Ridged):
     Parameters
     ----------
     evaluate : callable
-        ``theta -> (f(theta), gradient of f)``; reads the private data. f is convex, differentiable, and on all data
-        that are admissible its gradient is not longer than ``slope`` and turns by no more than ``curvature``.
+        ``theta -> (f(theta), gradient of f)``; reads the private data. f is convex, differentiable, and on all
+        admissible data its gradient is not longer than ``slope`` and turns by no more than ``curvature``.
     dim : int
         Number of coefficients.
     alpha : float
@@ -41,8 +39,8 @@ class OwnObjective(Ridged):
     Notes
     -----
     Privacy: pass it to :class:`~dpconvex.mechanisms.OutputPerturbation` with
-    :class:`~dpconvex.privacy.bounds.declared.DeclaredBounds` of the same constants. What ``evaluate`` raises depends on
-    private data: it must not raise.
+    :class:`~dpconvex.privacy.DeclaredBounds` of the same constants. ``evaluate`` must not raise: an error would depend
+    on private data.
 
     Examples
     --------

@@ -20,18 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpconvex.losses.pairwise import Pieces
+from dpconvex.losses.pairwise import PiecewiseQuadratic
 from dpconvex.types import Array
-
-__all__ = [
-    "RELATIVE_ERROR",
-    "CellMoments",
-    "cell_coefficients",
-    "logistic_cross",
-    "logistic_sums",
-    "pair_sum_additions",
-    "piece_sums",
-]
 
 Long = NDArray[np.longdouble]
 
@@ -98,24 +88,20 @@ class _Cells:
         flush = max(_FLUSH, self.floors.size * NODES)
         return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
 
+    def evaluate(self, coefficients: Array) -> Array:
+        """Return the Chebyshev series of every score's cell at the score."""
+        from dpconvex.objectives.pair_cells import evaluate_cells
+
+        return np.asarray(evaluate_cells(self.scores, self.each, self.index, coefficients))
+
 
 @dataclass(frozen=True)
 class CellMoments:
-    """Scores of one class as far as logistic sums need them: a table that adds over parts of the data.
+    """Chebyshev moments of the scores of one class: a table that adds over parts of the data."""
 
-    Attributes
-    ----------
-    floors : array of shape (cells,)
-        Left ends of the occupied unit intervals, increasing.
-    moments : array of shape (cells, 14)
-        ``sum_j T_k(x_j)`` per interval, with the local coordinate x in [-1, 1].
-    wide : bool
-        Whether scores spread over so many intervals that a table does not pay; it is empty then.
-    """
-
-    floors: Array
-    moments: Array
-    wide: bool = False
+    floors: Array  # left ends of the occupied unit intervals, increasing
+    moments: Array  # (cells, 14): sum_j T_k(x_j) per interval, with the local coordinate x in [-1, 1]
+    wide: bool = False  # whether scores spread over so many intervals that a table does not pay; it is empty then
 
     @classmethod
     def of(cls, scores: Array) -> CellMoments:
@@ -139,16 +125,9 @@ class CellMoments:
         return CellMoments(floors, moments, self.wide or other.wide)
 
     def sums_at(self, floors: Array, kind: str = "slope", mirrored: bool = False) -> Array:
-        """Return ``sum_j f(s - t_j)`` over these scores t, as coefficients for s in the given intervals.
+        """Return ``sum_j f(s - t_j)`` over these scores t, as coefficients for s in the unit intervals from floors.
 
-        Parameters
-        ----------
-        floors : array
-            Left ends of unit intervals, increasing.
-        kind : {"slope", "value"}
-            As for `logistic_sums`.
-        mirrored : bool
-            Whether f takes ``t_j - s`` instead.
+        ``kind`` is as for `logistic_sums`; mirrored, f takes ``t_j - s`` instead.
         """
         if not mirrored:
             return cell_coefficients(floors, self.floors, self.moments, kind)
@@ -166,17 +145,8 @@ def _turned(table: Array) -> Array:
 def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
     r"""Return ``sum_j f(targets_i - sources_j)`` for every i.
 
-    Parameters
-    ----------
-    targets, sources : array
-        Finite scores.
-    kind : {"slope", "value"}
-        ``f`` is ``1 / (1 + exp(-t))`` or ``log(1 + exp(t))``.
-
-    Returns
-    -------
-    array
-        One sum per target, each with a relative error of at most 1e-12 plus the rounding of its additions.
+    ``f`` is ``1 / (1 + exp(-t))`` for the kind "slope", ``log(1 + exp(t))`` for "value". Each sum has a relative error
+    of at most 1e-12 plus the rounding of its additions.
 
     Examples
     --------
@@ -191,7 +161,7 @@ def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
     if largest < _LARGEST_FLOOR:
         near, far = _Cells(targets), _Cells(sources)
         if _cells_pay(near, far):
-            return _sums_by_cells(near, far, kind)
+            return near.evaluate(cell_coefficients(near.floors, far.floors, far.moments(), kind))
     return _sums_directly(targets, np.sort(sources), kind)
 
 
@@ -205,25 +175,12 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
     return on_nodes < 10 * pairs
 
 
-def _sums_by_cells(near: _Cells, far: _Cells, kind: str) -> Array:
-    from dpconvex.objectives.pair_cells import evaluate_cells
-
-    coefficients = cell_coefficients(near.floors, far.floors, far.moments(), kind)
-    return np.asarray(evaluate_cells(near.scores, near.each, near.index, coefficients))
-
-
 def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
-    r"""Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
+    """Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
 
-    Parameters
-    ----------
-    targets, sources : array
-        Left ends of unit intervals, increasing.
-    moments : array of shape (sources, 14)
-        ``sum_j T_k(x_j)`` of the scores in each source interval. They hold everything: counts, sums, and exponential
-        sums, whose own expansion on an interval of length 1 ends after 14 terms.
-    kind : {"slope", "value"}
-        As for `logistic_sums`.
+    Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)`` of the scores in each
+    source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of length 1
+    ends after 14 terms.
     """
     from dpconvex.objectives.pair_cells import near_pair_values, pair_exponential_sums
 
@@ -268,14 +225,8 @@ def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
 def logistic_cross(
     positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
 ) -> tuple[Array, Array, Array]:
-    r"""Return what the Hessian of a logistic pair sum needs, with ``k = sigmoid'(s_i - t_j)``.
-
-    Returns
-    -------
-    tuple of three arrays
-        ``sum_j k`` per positive, ``sum_i k`` per negative, and the matrix ``sum_ij k x_i x_j^T``.
-    """
-    from dpconvex.objectives.pair_cells import evaluate_cells, near_pair_values
+    """Return ``sum_j k`` per positive, ``sum_i k`` per negative and ``sum_ij k x_i x_j^T``, ``k = sigmoid'(s_i - t_j)``."""
+    from dpconvex.objectives.pair_cells import near_pair_values
 
     limit = _LARGEST_FLOOR / 4
     first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
@@ -284,8 +235,7 @@ def logistic_cross(
 
     def at_targets(near: _Cells, far: _Cells) -> Array:
         values = near_pair_values(far.moments() @ transform, far.floors, near.floors, blocks)
-        coefficients = np.ascontiguousarray(values @ transform.T)
-        return np.maximum(evaluate_cells(near.scores, near.each, near.index, coefficients), 0.0)
+        return np.maximum(near.evaluate(np.ascontiguousarray(values @ transform.T)), 0.0)
 
     ahead = _row_moments(first, positive_rows)
     behind = _row_moments(second, negative_rows)
@@ -311,19 +261,12 @@ def _row_moments(cells: _Cells, rows: Array) -> Array:
     return out
 
 
-def piece_sums(targets: Array, sources: Array, pieces: Pieces, kind: str = "slope", mirrored: bool = False) -> Array:
-    r"""Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
+def piecewise_quadratic_sums(
+    targets: Array, sources: Array, pieces: PiecewiseQuadratic, kind: str = "slope", mirrored: bool = False
+) -> Array:
+    """Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
 
-    Parameters
-    ----------
-    targets, sources : array
-        Finite scores.
-    pieces : Pieces
-        The piecewise quadratic.
-    kind : {"slope", "value"}
-        Which derivative f is.
-    mirrored : bool
-        Whether f takes ``sources_j - targets_i`` instead.
+    f is the quadratic ("value") or its derivative ("slope"); mirrored, it takes ``sources_j - targets_i`` instead.
     """
     if sources.size == 0 or targets.size == 0:
         return np.zeros(targets.size)

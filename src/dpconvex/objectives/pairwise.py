@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
-from typing import cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
-from dpconvex.engine.summation_order import accumulate, block_rows
+from dpconvex.engine.summation import accumulate, block_rows, spread_indices
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
-from dpconvex.objectives.pair_sums import RELATIVE_ERROR, logistic_cross, logistic_sums, pair_sum_additions, piece_sums
+from dpconvex.objectives.pair_sums import (
+    RELATIVE_ERROR,
+    CellMoments,
+    logistic_cross,
+    logistic_sums,
+    pair_sum_additions,
+    piecewise_quadratic_sums,
+)
 from dpconvex.types import Array
 
-__all__ = ["PairwiseObjective", "combine_pairs"]
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.table import DaskRows
 
 RowChange = Callable[[Array], Array]
 
 _BLOCK = 4096  # rows whose products are added before they join the total
+_SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 
 
 class PairwiseObjective(WithLinear):
@@ -33,10 +45,10 @@ class PairwiseObjective(WithLinear):
 
     Parameters
     ----------
-    rows : array of shape (n, d), or an engine with ``mapped()``
+    rows : array of shape (n, d), or MemoryRows
         Bounded rows without constant column.
     positive : array of bool, shape (n,)
-        Which rows are positive; read from the engine's targets if None, where void rows belong to no class.
+        Positive rows; read from the engine's targets if None, where ignored rows belong to no class.
     loss : pairwise loss
         Of the score difference.
     alpha : float
@@ -54,7 +66,6 @@ class PairwiseObjective(WithLinear):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dpconvex.losses import PairLogistic
     >>> rows, positive = np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]), np.array([True, False, False])
     >>> objective = PairwiseObjective(rows, positive, PairLogistic(), alpha=0.1)
@@ -137,16 +148,9 @@ class PairwiseObjective(WithLinear):
         return float(self.loss.lipschitz) * 2 * self.row_norm
 
     def with_rows(self, function: RowChange, row_norm: float, alpha: float | None = None) -> PairwiseObjective:
-        """Return the same objective of other rows, ``function(rows)``, no longer than ``row_norm``.
+        """Return the same objective of other rows, ``function(block)``, no longer than ``row_norm``.
 
-        Parameters
-        ----------
-        function : callable
-            Takes a block of rows and returns as many, each of which depends on one row.
-        row_norm : float
-            Bound of their norms.
-        alpha : float, optional
-            Another ridge.
+        Every row that the function returns must depend on one row alone.
         """
         other = copy.copy(self)
         other._change_rows(function)
@@ -166,33 +170,23 @@ class PairwiseObjective(WithLinear):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
-        step = block_rows(self.dim)
-
-        def parts() -> Iterator[Sums]:
-            for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
-                for start in range(0, max(1, len(rows)), step):
-                    block = rows[start : start + step]
-                    yield function(block, np.full(len(block), label), np.ones(len(block)))
-
-        return tuple(accumulate(parts()))
+        return tuple(accumulate(function(block, y, np.ones(len(block))) for block, y in self._blocks()))
 
     def each_row(self, function: RowChange) -> Array:
         """Return ``function(block)``, one number per row, of all rows of both classes: private."""
+        return np.concatenate([function(block) for block, _ in self._blocks()])
+
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Yield blocks of both classes' rows with labels +1 and -1."""
         step = block_rows(self.dim)
-        return np.concatenate(
-            [
-                function(rows[start : start + step])
-                for rows in (self.positives, self.negatives)
-                for start in range(0, max(1, len(rows)), step)
-            ]
-        )
+        for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
+            for start in range(0, max(1, len(rows)), step):
+                block = rows[start : start + step]
+                yield block, np.full(len(block), label)
 
     def subsample(self, rows: int) -> PairwiseObjective:
-        """Return the objective of about `rows` records, half of them from each class where it has so many.
-
-        It is scaled like the whole: a mean over pairs, times ``n+ n- / divisor``.
-        """
-        ahead, behind = (MemoryRows.spread(count, size) for count, size in self._shares(rows))
+        """Return the objective of about `rows` records, half of each class where it has so many, scaled like F."""
+        ahead, behind = (spread_indices(count, size) for count, size in self._shares(rows))
         return self._of_sample(self.positives[ahead], self.negatives[behind])
 
     def _shares(self, rows: int) -> list[tuple[int, int]]:
@@ -222,19 +216,18 @@ class PairwiseObjective(WithLinear):
 
     def _slopes(self, s: Array, t: Array) -> tuple[Array, Array]:
         """Return ``sum_j loss'(s_i - t_j)`` and ``sum_i loss'(s_i - t_j)``."""
-        pieces = self.loss.pieces
+        pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            scale = self._scale
-            return -scale * logistic_sums(-s, -t), -scale * logistic_sums(t, s)
-        return piece_sums(s, t, pieces), piece_sums(t, s, pieces, mirrored=True)
+            return -self._scale * logistic_sums(-s, -t), -self._scale * logistic_sums(t, s)
+        return piecewise_quadratic_sums(s, t, pieces), piecewise_quadratic_sums(t, s, pieces, mirrored=True)
 
     def _total(self, s: Array, t: Array) -> float:
         if s.size == 0 or t.size == 0:
             return 0.0
-        pieces = self.loss.pieces
+        pieces = self.loss.piecewise_quadratic
         if pieces is None:
             return float(self._scale * logistic_sums(-s, -t, "value").sum())
-        return float(piece_sums(s, t, pieces, "value").sum())
+        return float(piecewise_quadratic_sums(s, t, pieces, "value").sum())
 
     def value(self, w: npt.ArrayLike) -> float:
         """F(w)."""
@@ -285,7 +278,7 @@ class PairwiseObjective(WithLinear):
 
     def _curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
         """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
-        pieces = self.loss.pieces
+        pieces = self.loss.piecewise_quadratic
         if pieces is None:
             parts = logistic_cross(s, self.positives, t, self.negatives)
             ahead, behind, cross = (self._scale * part for part in parts)
@@ -329,7 +322,7 @@ class PairwiseObjective(WithLinear):
             slope = 2 + 2 * reach * size
         shift = 2 * UNIT * (self.dim + 4) * self.row_norm * size
         steps = self._additions
-        if self.loss.pieces is not None:
+        if self.loss.piecewise_quadratic is not None:
             shift += 4 * float(np.finfo(np.longdouble).eps) * steps * self.row_norm * size
         pairs = slope * (RELATIVE_ERROR + UNIT * steps) + float(self.loss.smoothness) * shift
         own = UNIT * (3 * self.alpha * size + 2 * float(np.linalg.norm(self.linear)))
@@ -356,3 +349,247 @@ def combine_pairs(rows: Array, multiples: Array) -> Array:
         multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK] for start in range(0, multiples.size, _BLOCK)
     ]
     return np.asarray(np.sum(parts, axis=0))
+
+
+class PartitionedPairwiseObjective(PairwiseObjective):
+    """`PairwiseObjective` of rows that are not copied, with the same sums up to rounding.
+
+    Rows are mapped block by block in every pass. The first pass of an evaluation collects the scores of each class, for
+    logistic losses as moments per unit interval of scores, which add over partitions; the second combines the rows with
+    the slopes at their scores. Piecewise quadratics, and scores that spread over more intervals than pay, take the
+    scores themselves: one number per row. The Hessian is that of a sample, so Newton's method may need many steps, or
+    fail.
+
+    Parameters
+    ----------
+    rows : DaskRows or MemoryRows
+        Bounded rows without constant column; targets above 0 are positive, below 0 negative, of ignored rows 0.
+    loss, alpha, min_positive, min_negative, linear, row_norm
+        As for `PairwiseObjective`.
+
+    Notes
+    -----
+    Privacy: that of `PairwiseObjective`. Counts of classes and tables of scores are private and stay inside.
+    """
+
+    hessian_is_sampled = True
+
+    def __init__(
+        self,
+        rows: DaskRows | MemoryRows,
+        loss: PairLoss,
+        alpha: float,
+        min_positive: int = 1,
+        min_negative: int = 1,
+        linear: npt.ArrayLike | None = None,
+        *,
+        row_norm: float,
+    ) -> None:
+        nothing = np.empty((0, rows.dim))
+        super().__init__(nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm)
+        del self.positives, self.negatives
+        self.rows, self.row_map, self.n_rows = rows, rows.row_map, rows.n_rows
+        self._changes: tuple[RowChange, ...] = ()
+        self._last: tuple[Array, tuple[CellMoments, CellMoments]] | None = None
+
+    @cached_property
+    def _class_counts(self) -> list[tuple[int, int]]:
+        """Numbers of positive and negative records of every partition."""
+        return [tuple(part) for part in self.rows.each(_count_classes)]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Numbers of positive and negative records: private."""
+        ahead, behind = np.sum(self._class_counts, axis=0)
+        return int(ahead), int(behind)
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
+        changed = _compose(self._changes)
+
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            there = y != 0  # ignored rows belong to no class
+            if not there.all():
+                block, y, w = block[there], y[there], w[there]
+            return tuple(function(changed(block), y, w))
+
+        return tuple(self.rows.sum(part))
+
+    def each_row(self, function: RowChange) -> Array:
+        """Return ``function(block)``, one number per row, of all rows of both classes: private."""
+        return np.concatenate([side for part in self._numbers(function) for side in part])
+
+    def _numbers(self, function: RowChange) -> Iterator[Sums]:
+        """Yield one number per row of both classes, partition after partition."""
+        number = _compose((*self._changes, function))
+
+        def by_class(rows: MemoryRows) -> tuple[Array, Array]:
+            numbers = rows.reweighted(lambda block, w: number(block)).weights
+            return numbers[rows.targets > 0], numbers[rows.targets < 0]
+
+        return self.rows.each(by_class)
+
+    def _change_rows(self, function: RowChange) -> None:
+        self._changes = (*self._changes, function)
+        self._last = None
+
+    def subsample(self, rows: int) -> PairwiseObjective:
+        """Return the objective of the records in memory that `PairwiseObjective.subsample` would take."""
+        chosen = [spread_indices(count, size) for count, size in self._shares(rows)]
+        ends = np.cumsum([(0, 0), *self._class_counts], axis=0)
+        calls = []
+        for start, stop in itertools.pairwise(ends):
+            local = []
+            for side in range(2):
+                first, last = np.searchsorted(chosen[side], (start[side], stop[side]))
+                local.append(chosen[side][first:last] - start[side])
+            calls.append(_take_of_classes(_compose(self._changes), local[0], local[1]))
+        parts = list(self.rows.each(calls))
+        return self._of_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
+
+    @cached_property
+    def _samples(self) -> dict[tuple[RowChange, ...], PairwiseObjective]:
+        return {}
+
+    def hessian(self, w: npt.ArrayLike) -> Array:
+        """Hessian of F, of a sample if there are many rows, which may miss a direction."""
+        if self._changes not in self._samples:
+            self._samples[self._changes] = self.subsample(_SAMPLE)
+        return self._samples[self._changes].hessian(w)
+
+    def _cells(self, w: Array) -> tuple[CellMoments, CellMoments] | None:
+        """Return the tables of both classes' scores, remembered for the last w, or None where the scores must do."""
+        if self.loss.piecewise_quadratic is not None:
+            return None
+        if self._last is None or not np.array_equal(self._last[0], w):
+            changed = _compose(self._changes)
+
+            def collect(block: Array, y: Array, _: Array) -> tuple[CellMoments, CellMoments]:
+                scores = changed(block) @ w
+                return CellMoments.of(scores[y > 0]), CellMoments.of(scores[y < 0])
+
+            ahead, behind = self.rows.sum(collect)
+            self._last = (w.copy(), (ahead, behind))
+        return None if any(cells.wide for cells in self._last[1]) else self._last[1]
+
+    def _data_value(self, w: Array) -> float:
+        cells = self._cells(w)
+        if cells is None:
+            return self._total(*self._gather(w))
+        ahead, behind = cells
+        if not (ahead.floors.size and behind.floors.size):
+            return 0.0
+        coefficients = behind.sums_at(ahead.floors, "value", mirrored=True)
+        return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
+
+    def _data_gradient(self, w: Array) -> Array:
+        cells = self._cells(w)
+        changed = _compose(self._changes)
+        if cells is not None:
+            ahead, behind = cells
+            if not (ahead.floors.size and behind.floors.size):
+                return np.zeros(self.dim)
+            near = [_with_neighbours(table.floors) for table in cells]
+            largest = [self._scale * count for count in self.counts]
+            below = _Slopes(near[0], -self._scale * behind.sums_at(near[0], mirrored=True), -largest[1], 0.0)
+            above = _Slopes(near[1], self._scale * ahead.sums_at(near[1]), 0.0, largest[0])
+
+            def combine(block: Array, y: Array, _: Array) -> tuple[Array]:
+                block = changed(block)
+                scores, multiples = block @ w, np.zeros(len(block))
+                for which, slopes in ((y > 0, below), (y < 0, above)):
+                    multiples[which] = slopes(scores[which])
+                return (combine_pairs(block, multiples),)
+
+            return np.asarray(self.rows.sum(combine)[0])
+        s, t = self._gather(w)
+        if s.size == 0 or t.size == 0:
+            return np.zeros(self.dim)
+        cuts = np.cumsum(self._class_counts, axis=0)[:-1]
+        slopes = [np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))]
+        calls = [_weigh_classes(changed, *both) for both in zip(*slopes, strict=True)]
+        return np.asarray(accumulate(self.rows.each(calls))[0])
+
+    def _data_both(self, w: Array) -> tuple[float, Array]:
+        return self._data_value(w), self._data_gradient(w)
+
+    def _gather(self, w: Array) -> tuple[Array, Array]:
+        """Return the scores of both classes, partition after partition."""
+        parts = list(self._numbers(lambda block: np.asarray(block @ w)))
+        if len(parts) == 1:
+            return parts[0][0], parts[0][1]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    @property
+    def _additions(self) -> int:
+        return super()._additions + int(self.rows.additions) + len(self._class_counts)
+
+
+# Functions that engines may send to other machines: they hold what they need and not the objective.
+
+
+def _compose(changes: tuple[RowChange, ...]) -> RowChange:
+    """Return all changes of rows, one after the other."""
+
+    def changed(block: Array) -> Array:
+        for change in changes:
+            block = change(block)
+        return block
+
+    return changed
+
+
+def _count_classes(rows: MemoryRows) -> tuple[int, int]:
+    return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
+
+
+def _take_of_classes(
+    changed: RowChange, positive: npt.NDArray[np.int64], negative: npt.NDArray[np.int64]
+) -> Callable[[MemoryRows], tuple[Array, Array]]:
+    """Return the function that takes some rows of each class, by their position in it."""
+
+    def take(rows: MemoryRows) -> tuple[Array, Array]:
+        ahead, behind = (
+            changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0]) if chosen.size else np.empty((0, rows.dim))
+            for which, chosen in ((rows.targets > 0, positive), (rows.targets < 0, negative))
+        )
+        return ahead, behind
+
+    return take
+
+
+def _weigh_classes(changed: RowChange, ahead: Array, behind: Array) -> Callable[[MemoryRows], tuple[Array]]:
+    """Return the function that adds rows times given slopes."""
+
+    def weigh(rows: MemoryRows) -> tuple[Array]:
+        multiples = np.zeros(rows.n_rows)
+        multiples[rows.targets > 0] = ahead
+        multiples[rows.targets < 0] = -behind
+        (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairs(changed(block), w),))
+        return (total,)
+
+    return weigh
+
+
+@dataclass(frozen=True)
+class _Slopes:
+    """A sum over the other class as a function of the score, between the bounds low and high."""
+
+    floors: Array
+    coefficients: Array
+    low: float
+    high: float
+
+    def __call__(self, scores: Array) -> Array:
+        from dpconvex.objectives.pair_cells import evaluate_cells
+
+        cell = np.minimum(np.searchsorted(self.floors, np.floor(scores)), self.floors.size - 1)
+        # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may
+        # be rounded to the other side, where the neighbour's coefficients are.
+        found = evaluate_cells(scores, self.floors[cell], cell, self.coefficients)
+        # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
+        return np.clip(found, self.low, self.high)
+
+
+def _with_neighbours(floors: Array) -> Array:
+    return np.unique(np.concatenate([floors - 1, floors, floors + 1]))

@@ -4,34 +4,86 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.blocks import row_margins
-from dpconvex.engine.compensated import CompensatedSum
-from dpconvex.engine.summation_order import accumulate, sum_depth
-from dpconvex.losses.structured import VectorLoss
-from dpconvex.objectives.objective import UNIT, WithLinear
-from dpconvex.objectives.shared_matrix import LinkAlone, SharedNorm
-from dpconvex.smoothing.multivariate import SmoothedMax
+from dpconvex.engine.block_products import CompensatedSum, row_margins
+from dpconvex.engine.summation import accumulate, sum_depth
+from dpconvex.losses.pointwise import PointwiseLoss
+from dpconvex.losses.structured import VectorLoss, link_parts
+from dpconvex.objectives.objective import UNIT, WithLinear, subtract_with_error
+from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
-
-__all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
-
 
 LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
 _REMEMBERED = 1 << 20  # second derivatives that a gradient leaves for the Hessian at the same point
 _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
 
+@dataclass(frozen=True)
+class LinkAlone:
+    """The loss of the last residual, of records that have no other row of their own."""
+
+    link: PointwiseLoss
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """Value of every record."""
+        return link_parts(self.link, u[:, 0])[0]
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """Slope of every record."""
+        return link_parts(self.link, u[:, 0])[1][:, None]
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """Curvature of every record, shape (n, 1, 1)."""
+        return link_parts(self.link, u[:, 0])[2][:, None, None]
+
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
+        """Slope and curvature."""
+        return self.gradient(u), self.hessian(u)
+
+
+class SharedNorm:
+    """``P(theta) = g(-M theta)`` without the link, for a public matrix M: the same term of every record's loss."""
+
+    def __init__(self, matrix: npt.ArrayLike, loss: VectorLoss) -> None:
+        self.matrix, self.loss = np.array(matrix, dtype=np.float64), loss
+
+    def _padded(self, residuals: Array) -> Array:
+        return np.append(residuals, 0.0)[None]
+
+    def value(self, theta: Array) -> float:
+        """P."""
+        assert self.loss.link is not None, "the bounds say so"
+        u = self._padded(-(self.matrix @ theta))
+        return float(self.loss.value(u)[0] - link_parts(self.loss.link, u[:, -1])[0][0])
+
+    def gradient(self, theta: Array) -> Array:
+        """``-M^T g'``."""
+        slopes = self.loss.gradient(self._padded(-(self.matrix @ theta)))[0, :-1]
+        return np.asarray(-(slopes @ self.matrix))
+
+    def hessian(self, theta: Array) -> Array:
+        """``M^T g'' M``."""
+        bends = self.loss.hessian(self._padded(-(self.matrix @ theta)))[0, :-1, :-1]
+        return np.asarray(self.matrix.T @ bends @ self.matrix)
+
+    def refined_gradient(self, theta: Array, shift: Array) -> tuple[Array, float]:
+        """Return ``-M^T g'`` at ``theta + shift`` with residuals to twice the digits, and the size of these."""
+        from dpconvex.engine.dense_kernels import margins_with_error
+
+        z, correction = np.empty(len(self.matrix)), np.empty(len(self.matrix))
+        margins_with_error(self.matrix, theta, z, correction)
+        u = -(z + (correction + self.matrix @ shift))
+        slopes = self.loss.gradient(self._padded(u))[0, :-1]
+        return CompensatedSum(-slopes, self.matrix).value, float(np.linalg.norm(u))
+
+
 def spectral_norms(matrices: npt.ArrayLike) -> Array:
     """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little.
-
-    Each matrix is divided by its largest entry first, so that squares neither overflow nor vanish; the norm is the root
-    of the largest eigenvalue of the smaller of the two Gram matrices.
 
     Examples
     --------
@@ -45,6 +97,7 @@ def spectral_norms(matrices: npt.ArrayLike) -> Array:
 
 
 def _norms(stack: Array) -> Array:
+    """Return roots of the largest eigenvalues of Gram matrices, scaled so that squares neither overflow nor vanish."""
     largest = np.abs(stack).max(axis=(1, 2))
     unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
     turned = unit.transpose(0, 2, 1)
@@ -149,7 +202,7 @@ class StructuredRecords:
     def scaled(self, part: slice | npt.NDArray[np.integer]) -> Array:
         """Return the scaled matrices of some records, shape (records, m, d), not to be changed.
 
-        Matrices are scaled whenever they are read: no second array of all of them is made.
+        They are scaled whenever they are read: no second array of all matrices is made.
         """
         given = self._given[part]
         if not self._factors:
@@ -165,7 +218,7 @@ class StructuredRecords:
         return self.scaled(slice(None))
 
     def blocks(self, size: int = _BLOCK) -> Iterator[tuple[slice, Array, Array, Array | None]]:
-        """Yield stretches of records: where they are, their rows below each other, targets and levels."""
+        """Yield runs of records: their slice, their rows below each other, targets and levels."""
         for start in range(0, self.n_rows, size):
             part = slice(start, start + size)
             level = None if self.level is None else self.level[part]
@@ -200,10 +253,8 @@ class StructuredRecords:
 
 
 def _residuals(rows: Array, targets: Array, theta: Array) -> Array:
-    """``Y - A theta`` of records whose rows stand below each other.
-
-    Row by row: a kinked slope must not jump because there is another record.
-    """
+    """``Y - A theta`` of records whose rows stand below each other."""
+    # Row by row: a kinked slope must not jump because there is another record.
     return np.asarray(targets - row_margins(rows, theta).reshape(targets.shape))
 
 
@@ -310,7 +361,7 @@ class StructuredObjective(WithLinear):
         return float(getattr(self.loss, "bandwidth", 0.0))
 
     def widened(self, width: float) -> StructuredObjective:
-        """Return the objective smoothed with a bandwidth of at least ``width``: a place to start from."""
+        """Return the objective smoothed with a bandwidth of at least ``width``, for a warm start."""
         other, loss = copy.copy(self), cast(SmoothedMax, self.loss)  # whichever smoothed loss it is
         other.loss = replace(loss, bandwidth=max(width, loss.bandwidth))
         other._seen = None
@@ -333,7 +384,7 @@ class StructuredObjective(WithLinear):
         return self._value(total / self.divisor, theta)
 
     def gradient_sum(self, theta: npt.ArrayLike) -> Array:
-        """``-sum_i A_i^T g'(u_i)``: the data's part, as a SUM."""
+        """``-sum_i A_i^T g'(u_i)``: the data term's gradient, as a SUM."""
         return self._sum_slopes(np.asarray(theta, dtype=np.float64), self.own_loss.gradient)
 
     def _sum_slopes(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
@@ -404,7 +455,7 @@ class StructuredObjective(WithLinear):
         As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
         roundings however many records there are.
         """
-        from dpconvex.engine.mapping import margins_with_error
+        from dpconvex.engine.dense_kernels import margins_with_error
 
         theta = np.asarray(theta, dtype=np.float64)
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -419,9 +470,7 @@ class StructuredObjective(WithLinear):
             z, correction = np.empty(len(rows)), np.empty(len(rows))
             margins_with_error(rows, theta, z, correction)
             correction += rows @ shift
-            y = targets.ravel()
-            rounded = y - z
-            lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+            rounded, lost = subtract_with_error(targets.ravel(), z)
             u = (rounded + (lost - correction)).reshape(targets.shape)
             more = CompensatedSum(-loss.gradient(u, level).ravel(), rows)
             if sums is None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.engine.blocks import takes_sparse, weighted_gram
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.block_products import takes_sparse, weighted_gram
+from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import RowMap, Sums
-from dpconvex.losses.interface import Loss
+from dpconvex.losses.pointwise import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
+from dpconvex.objectives.risk_measures import find_threshold
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.rows import DaskRows
-
-__all__ = ["TopRankObjective"]
+    from dpconvex.engine.dask.table import DaskRows
 
 
 class TopRankObjective(Ridged):
@@ -40,7 +38,7 @@ class TopRankObjective(Ridged):
     loss : Loss
         Smooth margin loss that never increases.
     row_norm, alpha, top, min_positive, width
-        As in :class:`~dpconvex.privacy.bounds.top_rank.TopRankBounds`.
+        As in :class:`~dpconvex.privacy.bounds.ranking.TopRankBounds`.
 
     Notes
     -----
@@ -100,13 +98,8 @@ class TopRankObjective(Ridged):
     def of_rows(cls, rows: DaskRows | MemoryRows, bounds: Any) -> Self:
         """Return the objective of mapped rows, with the constants of their bounds.
 
-        Parameters
-        ----------
-        rows : MemoryRows or another engine
-            Shortened rows without constant column; targets above 0 are positive, below 0 negative, and void rows,
-            whose target is 0, belong to no class: they count in n, and nowhere else.
-        bounds : TopRankBounds
-            Constants.
+        Rows are shortened and have no constant column; targets above 0 are positive, below 0 negative, and ignored
+        rows, whose target is 0, belong to no class: they count in n, and nowhere else.
         """
         own = ("loss", "row_norm", "top", "min_positive", "alpha", "width")
         found = cls.__new__(cls)
@@ -191,8 +184,8 @@ class TopRankObjective(Ridged):
         return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
 
     def _level(self, theta: Array) -> _Level:
-        """Return T, and what the scores say besides."""
-        scores = np.concatenate([z for (z,) in self.rows.each(_Scores(theta))])
+        """Return T with its derivatives, and the margins of positive records."""
+        scores = np.concatenate([z for (z,) in self.rows.each(lambda rows: (rows.predicted(theta).weights,))])
         negative = scores[self._labels < 0]
         t, width, extra = self._threshold(negative), self.width, 2 * self.top
         u = (negative - t) / width
@@ -205,61 +198,31 @@ class TopRankObjective(Ridged):
         return _Level(level, t, bend / width, margins, pull)
 
     def _threshold(self, scores: Array) -> float:
-        """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``, by Newton's method within a bracket.
+        """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.
 
         t is at least 0, where the public records alone weigh K, and at most where all weights are K over their number.
         """
         total, extra = float(self.top), 2.0 * self.top
-        low = 0.0
-        high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(2 + scores.size / total)
-        t, last = low, math.inf
-        for _ in range(200):
+
+        def excess(t: float) -> tuple[float, float]:
             weights, at_zero = expit((scores - t) / self.width), float(expit(-t / self.width))
-            excess = float(weights.sum()) + extra * at_zero - total
-            if t == 0 and excess <= 0:
-                break
-            low, high = (t, high) if excess > 0 else (low, t)
-            if high - low <= 4 * UNIT * max(high, self.width) or abs(excess) <= 4 * UNIT * total:
-                break
-            fall = (float(np.sum(weights * (1 - weights))) + extra * at_zero * (1 - at_zero)) / self.width  # fmt: skip
-            new = t + excess / fall if fall > 0 and abs(excess) < 0.5 * last else math.nan
-            last = abs(excess)
-            t = new if low < new < high else 0.5 * (low + high)
-        return t
+            fall = (float(np.sum(weights * (1 - weights))) + extra * at_zero * (1 - at_zero)) / self.width
+            return float(weights.sum()) + extra * at_zero - total, fall
+
+        high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(2 + scores.size / total)
+        return find_threshold(excess, high, self.width, lambda t: 4 * UNIT * total)
 
 
 class _Level(NamedTuple):
-    """The smoothed mean of the largest scores at one theta.
+    """The smoothed mean of the largest scores at one theta."""
 
-    Attributes
-    ----------
-    level, threshold : float
-        T, and the t that attains it.
-    bend : float
-        ``sum_j s''`` at t, public records included.
-    margins : array
-        Scores of positive records less T.
-    pull : float
-        ``sum_i c'`` of positive records; never positive.
-    """
-
-    level: float
-    threshold: float
-    bend: float
-    margins: Array
-    pull: float
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Margins of rows; a class, so that workers can be sent it."""
-
-    theta: Array
-
-    def __call__(self, rows: MemoryRows) -> tuple[Array]:
-        return (rows.predicted(self.theta).weights,)
+    level: float  # T
+    threshold: float  # the t that attains it
+    bend: float  # sum_j s'' at t, public records included
+    margins: Array  # scores of positive records less T
+    pull: float  # sum_i c' of positive records; never positive
 
 
 def _signs(rows: MemoryRows) -> tuple[npt.NDArray[np.int8]]:
-    """Return the classes of rows: 1, -1, or 0 for void ones."""
+    """Return the classes of rows: 1, -1, or 0 for ignored ones."""
     return (np.sign(rows.targets).astype(np.int8),)

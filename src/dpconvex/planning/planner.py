@@ -14,70 +14,64 @@ Both numbers are public guesses. Left out, the geometric mean over plausible one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number
-from dpconvex.fit.config import FitPlan, gradient_noise, plan_fit, total_mu
-from dpconvex.fit.constants import FINE_WIDTH
-from dpconvex.losses import Logistic, Pinball
+from dpconvex.fit.config import plan_fit, total_mu
+from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.planning.forecast_classification import SPREADS, penalty_for, predicted_gradient_risk
-from dpconvex.planning.forecast_descent import QUANTILES, constant_excess, records_left
-from dpconvex.planning.forecast_linear import linear_excess
-from dpconvex.planning.forecast_logistic import intercept_for, logistic_constant_excess, logistic_excess
-from dpconvex.planning.forecast_quantile import (
-    NO_PENALTY,
+from dpconvex.planning.forecasts import (
     RESIDUAL_SCALES,
-    ReferencePopulation,
+    SPREADS,
+    classifier_prescription,
+    descent_excess,
+    intercept_for,
+    logistic_constant_excess,
+    logistic_excess,
     mean_excess,
+    noise_stds,
     objective_prescription,
-    predicted_excess,
+    output_prescription,
+    output_squares_excess,
+    quantile_constant_excess,
+    quantile_excess,
     reference_moment,
 )
-from dpconvex.planning.forecast_quantile_output import output_prescription
-from dpconvex.planning.plan_picture import draw_plan
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["Forecast", "RiskPlan", "plan"]
+from dpconvex.types import Array
 
 MECHANISMS = {
     "quantile": ("gradient", "objective", "output"),
     "linear": ("gradient", "output"),
     "logistic": ("gradient", "objective", "output"),
 }
-TASKS = tuple(MECHANISMS)
-UNITS = {
+QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
     "linear": "extra squared error, as a share of the best linear model's",
     "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
-_FEWEST, _MOST = 10, 10**9  # rows that are looked for
+_FEWEST, _MOST = 10, 10**9  # rows that are searched
 _CLOSE = 1.02  # and how closely
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is predicted for one mechanism.
+    """The prediction for one mechanism.
 
     Attributes
     ----------
     mechanism : str
         Name of the mechanism, ``"none"`` for a fit without privacy, or ``"constant"``.
     excess_risk : float
-        Predicted excess risk at the plan's number of rows.
+        Predicted excess risk at the given number of rows; infinite where the mechanism cannot run.
     samples_needed : int or None
         Rows at which the wanted excess risk is met; None if none was wanted or a billion rows do not suffice.
     """
@@ -88,51 +82,179 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class RiskPlan:
+class Problem:
+    """The public facts and guesses that forecasts are made from; see :func:`plan`."""
+
+    task: str
+    n_samples: int
+    n_features: int
+    guarantee: Guarantee
+    quantile: float
+    neighbors: str
+    row_norm: float
+    max_norm: float
+    residual_scale: float | None
+    feature_spread: float | None
+    class_rate: float | None
+    levels: tuple[float, ...]
+    people: bool
+    problems: int
+
+    def offers(self, mechanism: str) -> bool:
+        """Return whether the mechanism has this kind of guarantee."""
+        if self.levels and mechanism != "gradient":
+            return False
+        refused = {GaussianDP: "objective", PureDP: "gradient"}
+        return mechanism != refused.get(type(self.guarantee))
+
+    @property
+    def bounds(self) -> LinearBounds:
+        """The estimator's bounds, without a penalty."""
+        losses = {"quantile": Pinball(self.quantile), "linear": Squared(), "logistic": Logistic()}
+        facts = self.n_samples, self.n_features, losses[self.task], self.row_norm, self.max_norm
+        return LinearBounds(*facts, neighbors=self.neighbors, people=self.people)
+
+    def risk(self, mechanism: str) -> float:
+        """Return the predicted excess risk; infinite where the mechanism cannot run."""
+        try:
+            if self.task == "logistic":
+                return self._logistic_risk(mechanism)
+            if self.task == "linear":
+                return float(mean_excess(self._linear_excess(mechanism)))
+            levels = self.levels or (self.quantile,)
+            return float(np.mean([mean_excess(self._quantile_excess(mechanism, level)) for level in levels]))
+        except ValueError:  # no penalty fits a tiny budget
+            return math.inf
+
+    def forecast(self, mechanism: str, wanted: float | None) -> Forecast:
+        """Return the risk, and the rows for the wanted one by bisection to 2 %."""
+        risk = self.risk(mechanism)
+        if wanted is None:
+            return Forecast(mechanism, risk)
+
+        def enough(rows: int) -> bool:
+            return replace(self, n_samples=rows).risk(mechanism) <= wanted
+
+        low, high = _FEWEST, _MOST
+        if not enough(high):
+            return Forecast(mechanism, risk)
+        if enough(low):
+            return Forecast(mechanism, risk, low)
+        if risk <= wanted:
+            high = min(high, self.n_samples)
+        else:
+            low = max(low, self.n_samples)
+        while high > _CLOSE * low + 1:
+            middle = round(math.sqrt(low * high))
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return Forecast(mechanism, risk, high)
+
+    def _reference(self) -> tuple[float, Array]:
+        """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
+        scales = RESIDUAL_SCALES if self.residual_scale is None else np.array([self.residual_scale])
+        moment = reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
+        return moment, scales
+
+    def _linear_excess(self, mechanism: str) -> Array:
+        bounds, (moment, scales) = self.bounds, self._reference()
+        if mechanism == "output":
+            return output_squares_excess(bounds, self.guarantee, moment, scales)
+        if mechanism == "none":
+            return np.full(len(scales), bounds.dimension / bounds.n_samples)
+        if mechanism == "constant":
+            return moment * bounds.n_features / bounds.dimension / scales**2
+        return self._descent_excess(feature_moment=moment, residual_scales=scales)
+
+    def _quantile_excess(self, mechanism: str, level: float) -> Array:
+        bounds, (moment, scales) = self.bounds, self._reference()
+        n, size = bounds.n_samples, bounds.dimension
+        if mechanism == "gradient":
+            return self._descent_excess(feature_moment=moment, residual_scales=scales, level=level)
+        if mechanism == "constant":
+            return quantile_constant_excess(size, moment, scales)
+        smoothing: dict[str, Any] = {}
+        if mechanism == "output":
+            chosen = output_prescription(level, bounds, self.guarantee)
+            _, release = self._noise("output", replace(bounds, alpha=chosen.alpha))
+            smoothing = {"alpha": chosen.alpha, "release_std": release}
+        elif mechanism == "objective":
+            chosen = objective_prescription(level, _KERNEL, bounds, self.guarantee)
+            loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
+            noise, release = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
+            smoothing = {"alpha": chosen.alpha, "gradient_std": noise / n, "release_std": release}
+            smoothing |= {"bandwidth": chosen.bandwidth, "level": chosen.level}
+        return quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
+
+    def _logistic_risk(self, mechanism: str) -> float:
+        intercept = 1.0 if self.class_rate is None else intercept_for(self.class_rate)
+        if mechanism == "constant":
+            return logistic_constant_excess(intercept)
+        if mechanism == "gradient":
+            return float(self._descent_excess(intercept=intercept))
+        settings = {"intercept": intercept}
+        if mechanism != "none":
+            shared = {"problems": self.problems}
+            alpha = classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
+            noise, release = self._noise(mechanism, replace(self.bounds, alpha=alpha))
+            settings |= {"alpha": alpha, "gradient_std": noise / self.n_samples, "release_std": release}
+        spreads = np.sqrt(SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
+        if self.feature_spread is not None:
+            spreads = np.array([self.feature_spread])
+        risks = [logistic_excess(self.n_samples, self.n_features, float(spread), **settings) for spread in spreads]
+        return float(np.exp(np.mean(np.log(risks))))
+
+    def _descent_excess(self, **population: Any) -> Array:
+        """Return the predicted excess of the private fit of all levels."""
+        bounds = self.bounds
+        mu = total_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
+        plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
+        return descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
+
+    def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
+        """Return the noise per coordinate of the sum of gradients and of the coefficients."""
+        return noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
+
+
+@dataclass(frozen=True)
+class Forecasts(Problem):
     """Predictions for one problem.
 
     Attributes
     ----------
     task, n_samples, n_features, guarantee, neighbors
         The problem.
-    quantity : str
-        What the excess risk is.
     wanted : float or None
         The excess risk that was asked for.
     forecasts : tuple of Forecast
         One per mechanism that offers the guarantee, best first.
     without_privacy : Forecast
-        The same without noise or penalty: what sampling alone costs.
+        The same without noise or penalty: the cost of sampling alone.
     constant : Forecast
         The best constant prediction, which a fit must beat for its columns to be of use. Default fits fall back to one
         where records are few; those of output and objective perturbation do not.
-    problem : _Problem
-        The public facts behind the predictions.
     """
 
-    task: str
-    n_samples: int
-    n_features: int
-    guarantee: Guarantee
-    neighbors: str
-    quantity: str
     wanted: float | None
     forecasts: tuple[Forecast, ...]
     without_privacy: Forecast
     constant: Forecast
-    problem: _Problem
+
+    @property
+    def quantity(self) -> str:
+        """Meaning of the excess risk."""
+        return QUANTITIES[self.task]
 
     @property
     def unit(self) -> str:
-        """Whom the promise is made to."""
-        return self.problem.bounds(self.n_samples).unit
+        """The one to whom the promise is made."""
+        return self.bounds.unit
 
     @property
     def best(self) -> Forecast:
         """The mechanism that ``mechanism="auto"`` would take for this population."""
         return self.forecasts[0]
 
-    def curve(self, epsilons: Iterable[float]) -> dict[str, NDArray[np.float64]]:
+    def curve(self, epsilons: Iterable[float]) -> dict[str, Array]:
         """Return the predicted excess risk of each mechanism against epsilon, at the plan's rows and delta.
 
         Parameters
@@ -140,32 +262,9 @@ class RiskPlan:
         epsilons : sequence of float
             Budgets; under Gaussian DP they are values of mu.
         """
-        budgets = [_with_budget(self.guarantee, float(epsilon)) for epsilon in epsilons]
-        return {
-            forecast.mechanism: np.array(
-                [replace(self.problem, guarantee=budget).risk(forecast.mechanism, self.n_samples) for budget in budgets]
-            )
-            for forecast in self.forecasts
-        }
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw predicted excess risk against the budget, and return the axes; needs matplotlib.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Where to draw; a new figure by default.
-        """
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise ImportError(
-                    "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`."
-                ) from None
-            ax = plt.subplots(figsize=(7.5, 4.8), layout="constrained")[1]
-        draw_plan(self, ax)
-        return ax
+        problems = [replace(self, guarantee=_with_budget(self.guarantee, float(epsilon))) for epsilon in epsilons]
+        names = [forecast.mechanism for forecast in self.forecasts]
+        return {name: np.array([problem.risk(name) for problem in problems]) for name in names}
 
 
 def plan(
@@ -184,7 +283,8 @@ def plan(
     n_classes: int = 2,
     people: bool = False,
     wanted: float | None = None,
-) -> RiskPlan:
+    mechanisms: Sequence[str] | None = None,
+) -> Forecasts:
     """Predict the excess risk of every mechanism, and the rows needed for a wanted one. Sees no data.
 
     Parameters
@@ -216,10 +316,12 @@ def plan(
         Whether the promise is made to people with all their rows, who are then what ``n_samples`` counts.
     wanted : float, optional
         Excess risk to find the number of rows for.
+    mechanisms : sequence of str, optional
+        Names of the mechanisms to predict; by default all that offer the guarantee.
 
     Returns
     -------
-    RiskPlan
+    Forecasts
         Within a factor of 2 of simulations from the reference population, for descents nine times in ten; other
         populations may differ by more.
 
@@ -233,8 +335,8 @@ def plan(
     True
     """
     owner = "plan"
-    if task not in TASKS:
-        raise ValueError(f"The 'task' parameter of {owner} must be one of {list(TASKS)}. Got {task!r} instead.")
+    if task not in MECHANISMS:
+        raise ValueError(f"The 'task' parameter of {owner} must be one of {list(MECHANISMS)}. Got {task!r} instead.")
     check_count("n_samples", owner, n_samples)
     check_count("n_features", owner, n_features, most=MOST_FEATURES)
     check_count("n_classes", owner, n_classes, 2)
@@ -242,215 +344,60 @@ def plan(
     levels = tuple(quantile) if isinstance(quantile, Sequence) else ()
     for level in levels or (quantile,):
         check_number("quantile", owner, level, "a number in (0, 1)", 0, 1, low_open=True)
-    quantile = levels[0] if levels else cast(float, quantile)
-    for name, value in (
-        ("row_norm", row_norm),
-        ("residual_scale", residual_scale),
-        ("feature_spread", feature_spread),
-        ("wanted", wanted),
-    ):
+    guesses = {
+        "row_norm": row_norm, "residual_scale": residual_scale, "feature_spread": feature_spread, "wanted": wanted,
+    }  # fmt: skip
+    for name, value in guesses.items():
         if value is not None:
-            allowed = "None or a finite number above 0"
-            check_number(name, owner, value, allowed, 0, math.inf, low_open=True)
-    if residual_scale is not None and task == "logistic":
-        raise ValueError(
-            "The 'residual_scale' parameter of plan must be None for the task logistic, which has no residuals. "
-            f"Got {residual_scale!r} instead."
-        )
+            check_number(name, owner, value, "None or a finite number above 0", 0, math.inf, low_open=True)
+    for name, value, lacks in (
+        ("residual_scale", residual_scale, "residuals" if task == "logistic" else ""),
+        ("class_rate", class_rate, "classes" if task != "logistic" else ""),
+    ):
+        if value is not None and lacks:
+            raise ValueError(
+                f"The '{name}' parameter of plan must be None for the task {task}, which has no {lacks}. "
+                f"Got {value!r} instead."
+            )
     if class_rate is not None:
         allowed = "None or a number in (0, 1), at least 1e-4 and below 0.9999"
         check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
-        if task != "logistic":
-            raise ValueError(
-                f"The 'class_rate' parameter of plan must be None for the task {task}, which has no classes. "
-                f"Got {class_rate!r} instead."
-            )
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
-    influence = row_norm if row_norm is not None else longest
-    problem = _Problem(
-        task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
-        class_rate, levels if len(levels) > 1 else (), bool(people), 1 if n_classes == 2 else int(n_classes),
-    )  # fmt: skip
-    names = [name for name in MECHANISMS[task] if problem.offers(name)]
-    forecasts = sorted(
-        (problem.forecast(name, n_samples, wanted) for name in names), key=lambda forecast: forecast.excess_risk
+    problem = Problem(
+        task=task,
+        n_samples=n_samples,
+        n_features=n_features,
+        guarantee=guarantee,
+        quantile=levels[0] if levels else cast(float, quantile),
+        neighbors=neighbors,
+        row_norm=longest if row_norm is None else row_norm,
+        max_norm=longest,
+        residual_scale=residual_scale,
+        feature_spread=feature_spread,
+        class_rate=class_rate,
+        levels=levels if len(levels) > 1 else (),
+        people=bool(people),
+        problems=1 if n_classes == 2 else int(n_classes),
     )
-    return RiskPlan(
-        task, n_samples, n_features, guarantee, neighbors, UNITS[task], wanted, tuple(forecasts),
-        problem.forecast("none", n_samples, wanted), problem.forecast("constant", n_samples, wanted),
-        problem,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """Public facts of a problem apart from the number of rows."""
-
-    task: str
-    n_features: int
-    guarantee: Guarantee
-    quantile: float
-    neighbors: str
-    row_norm: float
-    max_norm: float
-    residual_scale: float | None
-    feature_spread: float | None
-    class_rate: float | None = None
-    levels: tuple[float, ...] = ()
-    people: bool = False
-    problems: int = 1
-
-    def offers(self, mechanism: str) -> bool:
-        """Whether the mechanism has this kind of guarantee."""
-        if self.levels and mechanism != "gradient":
-            return False
-        if isinstance(self.guarantee, GaussianDP):
-            return mechanism != "objective"
-        gaussian = mechanism == "gradient"
-        return not (isinstance(self.guarantee, PureDP) and gaussian)
-
-    def bounds(self, n_samples: int) -> LinearBounds:
-        """Return the estimator's bounds, without a penalty."""
-        loss = Pinball(self.quantile) if self.task == "quantile" else Logistic()
-        return LinearBounds(
-            n_samples, self.n_features, loss, self.row_norm, self.max_norm, neighbors=self.neighbors,
-            people=self.people,
-        )  # fmt: skip
-
-    def risk(self, mechanism: str, n_samples: int) -> float:
-        """Return the predicted excess risk; infinite where the mechanism cannot run."""
-        predict: dict[str, Callable[[str, LinearBounds], float]] = {
-            "quantile": self._quantile_risk,
-            "linear": self._linear_risk,
-            "logistic": self._logistic_risk,
-        }
-        try:
-            return predict[self.task](mechanism, self.bounds(n_samples))
-        except ValueError:  # no penalty fits a tiny budget
-            return math.inf
-
-    def forecast(self, mechanism: str, n_samples: int, wanted: float | None) -> Forecast:
-        """Return the risk at ``n_samples``, and the rows for the wanted one by bisection to 2 %."""
-        risk = self.risk(mechanism, n_samples)
-        if wanted is None:
-            return Forecast(mechanism, risk)
-        low, high = _FEWEST, _MOST
-        if self.risk(mechanism, high) > wanted:
-            return Forecast(mechanism, risk)
-        if self.risk(mechanism, low) <= wanted:
-            return Forecast(mechanism, risk, low)
-        if risk <= wanted:
-            high = min(high, n_samples)
-        else:
-            low = max(low, n_samples)
-        while high > _CLOSE * low + 1:
-            middle = round(math.sqrt(low * high))
-            if self.risk(mechanism, middle) <= wanted:
-                high = middle
-            else:
-                low = middle
-        return Forecast(mechanism, risk, high)
-
-    def _linear_risk(self, mechanism: str, bounds: LinearBounds) -> float:
-        moment, scales = self._reference(bounds)
-        return float(mean_excess(linear_excess(mechanism, bounds, self.guarantee, moment, scales)))
-
-    def _reference(self, bounds: LinearBounds) -> tuple[float, NDArray[np.float64]]:
-        """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
-        given = self.residual_scale
-        scales = RESIDUAL_SCALES if given is None else np.array([given])
-        moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
-        return moment, scales
-
-    def _quantile_risk(self, mechanism: str, bounds: LinearBounds) -> float:
-        levels = self.levels or (self.quantile,)
-        return float(np.mean([self._level_risk(level, mechanism, bounds) for level in levels]))
-
-    def _level_risk(self, level: float, mechanism: str, bounds: LinearBounds) -> float:
-        n = bounds.n_samples
-        moment, scales = self._reference(bounds)
-        sampling = level * (1 - level) / n
-        population = ReferencePopulation(level, bounds.dimension, moment, scales, sampling)
-        if mechanism == "constant":
-            excess = constant_excess(bounds.dimension, moment, scales)
-        elif mechanism == "none":
-            excess = predicted_excess(population, _KERNEL, 0.0, NO_PENALTY, 0.0)
-        elif mechanism == "output":
-            chosen = output_prescription(level, bounds, self.guarantee)
-            noise = self._noise("output", replace(bounds, alpha=chosen.alpha))["release"]
-            excess = predicted_excess(population, _KERNEL, 0.0, chosen.alpha, 0.0, release_std=noise)
-        elif mechanism == "objective":
-            chosen = objective_prescription(level, _KERNEL, bounds, self.guarantee)
-            loss = convolve(Pinball(chosen.level), _KERNEL, chosen.bandwidth)
-            stds = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
-            excess = predicted_excess(
-                population, _KERNEL, chosen.bandwidth, chosen.alpha, stds["objective"] / n,
-                chosen.level, stds["release"],
-            )  # fmt: skip
-        else:
-            found, mu = self._fit(bounds), self._mu
-            noise, width = gradient_noise(found, bounds, mu), FINE_WIDTH * scales
-            # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
-            squares = scales**2
-            share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
-            population = replace(
-                population,
-                # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-                feature_moment=1.0,
-                sampling=sampling / share,
-            )
-            excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
-            constant = constant_excess(bounds.dimension, moment, scales)
-            records = records_left(found, bounds)
-            excess = QUANTILES.excess(excess, constant, records, bounds.dimension)
-        return float(mean_excess(excess))
-
-    def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:
-        n, d = bounds.n_samples, self.n_features
-        if self.feature_spread is None:
-            spreads = np.sqrt(SPREADS / d) * min(self.row_norm, self.max_norm)
-        else:
-            spreads = np.array([self.feature_spread])
-        settings: dict[str, float] = {}
-        if self.class_rate is not None:
-            settings["intercept"] = intercept_for(self.class_rate)
-        if mechanism == "constant":
-            return logistic_constant_excess(**settings)
-        if mechanism == "gradient":
-            chosen = NoisyGradientDescent().settings()
-            return predicted_gradient_risk(bounds, self.guarantee, chosen, self.problems, **settings)
-        if mechanism != "none":
-            alpha, _ = penalty_for(mechanism, bounds, self.guarantee, self._shared)
-            stds = self._noise(mechanism, replace(bounds, alpha=alpha))
-            settings |= {"alpha": alpha, "release_std": stds["release"]}
-            settings["gradient_std"] = stds.get("objective", 0.0) / n
-        risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
-        return float(np.exp(np.mean(np.log(risks))))
-
-    def _fit(self, bounds: LinearBounds) -> FitPlan:
-        """Return the plan of the private fit of all levels."""
-        settings = NoisyGradientDescent().settings(None, _KERNEL, self.levels)
-        return plan_fit(bounds, self._mu, settings)
-
-    def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
-        """Return the standard deviation of each kind of noise, per coordinate."""
-        terms = calibrate(mechanism, bounds, self.guarantee, self._shared).noise
-        return {name: term.spread for name, term in terms.items()}
-
-    @property
-    def _mu(self) -> float:
-        """What descent may spend on one of the problems that share the budget."""
-        return total_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
-
-    @property
-    def _shared(self) -> dict[str, int]:
-        return {"problems": self.problems}
+    unknown = set(mechanisms or ()) - set(MECHANISMS[task])
+    if unknown:
+        raise ValueError(
+            f"The 'mechanisms' parameter of plan must be None or some of {list(MECHANISMS[task])}. "
+            f"Got {sorted(unknown)} instead."
+        )
+    names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
+    forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
+    return Forecasts(
+        **vars(problem),
+        wanted=wanted,
+        forecasts=tuple(forecasts),
+        without_privacy=problem.forecast("none", wanted),
+        constant=problem.forecast("constant", wanted),
+    )
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:
     """Return the same kind of guarantee with another budget."""
-    if isinstance(guarantee, GaussianDP):
-        return GaussianDP(epsilon)
-    if isinstance(guarantee, PureDP):
-        return PureDP(epsilon)
-    return ApproxDP(epsilon, guarantee.delta_bound)
+    if isinstance(guarantee, ApproxDP):
+        return ApproxDP(epsilon, guarantee.delta_bound)
+    return type(guarantee)(epsilon)

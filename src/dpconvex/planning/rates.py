@@ -13,19 +13,12 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.smoothing.kernels import Kernel, LogisticKernel
 
-__all__ = [
-    "EstimationError",
-    "convolution_objective_risk",
-    "newsvendor_estimation_error",
-    "newsvendor_regret",
-    "quantile_estimation_error",
-    "quantile_risk_floor",
-    "strongly_convex_risk_floor",
-]
 
-
-def _positive(owner: str, **values: float) -> None:
-    for name, value in values.items():
+def _check(owner: str, n_samples: int, dimension: int, fewest: int = 1, **positive: float) -> None:
+    """Check the number of rows and coefficients, and that all other values are finite and above 0."""
+    check_count("n_samples", owner, n_samples, fewest)
+    check_count("dimension", owner, dimension)
+    for name, value in positive.items():
         check_number(name, owner, value, "a finite number above 0", 0, math.inf, low_open=True)
 
 
@@ -51,10 +44,8 @@ def newsvendor_regret(
     >>> round(newsvendor_regret(10_000, 5, 0.5) / newsvendor_regret(40_000, 5, 0.5), 2)
     3.52
     """
-    owner = "newsvendor_regret"
-    check_count("n_samples", owner, n_samples, 2)
-    check_count("dimension", owner, dimension)
-    _positive(owner, mu=mu, lowest_density=lowest_density, highest_density=highest_density)
+    densities = {"lowest_density": lowest_density, "highest_density": highest_density}
+    _check("newsvendor_regret", n_samples, dimension, 2, mu=mu, **densities)
     logs = math.log(n_samples)
     private = ((dimension + logs) / (mu * n_samples)) ** 2 / highest_density
     return logs * (private + highest_density * dimension / (lowest_density**2 * n_samples))
@@ -80,10 +71,8 @@ def newsvendor_estimation_error(
     >>> round(newsvendor_estimation_error(10_000, 5, 0.5), 4)
     0.0722
     """
-    owner = "newsvendor_estimation_error"
-    check_count("n_samples", owner, n_samples, 2)
-    check_count("dimension", owner, dimension)
-    _positive(owner, mu=mu, lowest_density=lowest_density, step_size=step_size)
+    positive = {"mu": mu, "lowest_density": lowest_density, "step_size": step_size}
+    _check("newsvendor_estimation_error", n_samples, dimension, 2, **positive)
     logs = math.log(n_samples)
     private = step_size * (dimension + logs) / (mu * n_samples)
     return math.sqrt(logs) * (private + math.sqrt(dimension / n_samples) / lowest_density)
@@ -113,9 +102,7 @@ def strongly_convex_risk_floor(
     (0.0001, 1e-05)
     """
     owner = "strongly_convex_risk_floor"
-    check_count("n_samples", owner, n_samples)
-    check_count("dimension", owner, dimension)
-    _positive(owner, epsilon=epsilon, scale=scale)
+    _check(owner, n_samples, dimension, epsilon=epsilon, scale=scale)
     check_number("delta", owner, delta, "a number from 0 to below 1", 0, 1)
     size = dimension**2 if delta == 0 else dimension
     return scale * min(1.0, size / (n_samples * epsilon) ** 2)
@@ -129,20 +116,15 @@ def quantile_risk_floor(n_samples: int, dimension: int, epsilon: float) -> float
 
     Parameters
     ----------
-    n_samples, dimension : int
-        Rows and coefficients.
-    epsilon : float
-        Budget.
+    n_samples, dimension, epsilon : int, int, float
+        Rows, coefficients and budget.
 
     Examples
     --------
     >>> quantile_risk_floor(10_000, 10, 1.0)
     0.01
     """
-    owner = "quantile_risk_floor"
-    check_count("n_samples", owner, n_samples)
-    check_count("dimension", owner, dimension)
-    _positive(owner, epsilon=epsilon)
+    _check("quantile_risk_floor", n_samples, dimension, epsilon=epsilon)
     private = math.sqrt(dimension) / (n_samples * epsilon * max(1.0, math.log(dimension)))
     return max(1 / math.sqrt(n_samples), private)
 
@@ -154,12 +136,10 @@ class EstimationError:
     Attributes
     ----------
     smoothing : float
-        Of the smoothed problem's solution from the true one (Lemma 4.2, constants included); infinite where the
+        From the true solution to that of the smoothed problem (Lemma 4.2, constants included); infinite where the
         bandwidth is too large for the lemma.
-    privacy : float
-        Of the private solution from the penalised one (Lemma 4.3, an order).
-    sampling : float
-        Of the penalised solution from the smoothed problem's (Lemma 4.4, an order).
+    privacy, sampling : float
+        From the penalised to the private solution (Lemma 4.3) and from the smoothed to the penalised one (Lemma 4.4).
     """
 
     smoothing: float
@@ -219,11 +199,9 @@ def quantile_estimation_error(
     (1e-06, 0.0071)
     """
     owner = "quantile_estimation_error"
-    check_count("n_samples", owner, n_samples)
-    check_count("dimension", owner, dimension)
-    _positive(
-        owner, epsilon=epsilon, row_norm=row_norm, coef_norm=coef_norm, least_density=least_density,
-        density_slope=density_slope, least_eigenvalue=least_eigenvalue,
+    _check(
+        owner, n_samples, dimension, epsilon=epsilon, row_norm=row_norm, coef_norm=coef_norm,
+        least_density=least_density, density_slope=density_slope, least_eigenvalue=least_eigenvalue,
     )  # fmt: skip
     for name, value in (("delta", delta), ("quantile", quantile), ("failure", failure)):
         check_number(name, owner, value, "a number between 0 and 1", 0, 1, low_open=True)
@@ -279,9 +257,7 @@ def convolution_objective_risk(
     0.1264
     """
     owner = "convolution_objective_risk"
-    check_count("n_samples", owner, n_samples)
-    check_count("dimension", owner, dimension)
-    _positive(owner, epsilon=epsilon, lipschitz=lipschitz, radius=radius)
+    _check(owner, n_samples, dimension, epsilon=epsilon, lipschitz=lipschitz, radius=radius)
     check_number("delta", owner, delta, "a number between 0 and 1", 0, 1, low_open=True)
     rate = 1 / math.sqrt(n_samples)
     rate += math.sqrt(dimension * math.log(1 / delta)) / (n_samples * epsilon)

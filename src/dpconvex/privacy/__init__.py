@@ -8,52 +8,45 @@ from typing import TYPE_CHECKING
 from dpconvex.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.bounds.base import Bounds
-    from dpconvex.privacy.bounds.declared import DeclaredBounds
+    from dpconvex.privacy.bounds import Bounds
     from dpconvex.privacy.bounds.linear import LinearBounds
-    from dpconvex.privacy.bounds.pairwise import PairwiseBounds
-    from dpconvex.privacy.bounds.robust import RobustBounds
-    from dpconvex.privacy.bounds.structured import StructuredBounds
-    from dpconvex.privacy.bounds.tilted import TiltedBounds
-    from dpconvex.privacy.bounds.top_rank import TopRankBounds
-    from dpconvex.privacy.bounds.worst_share import WorstShareBounds
+    from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
+    from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
+    from dpconvex.privacy.bounds.structured import DeclaredBounds, StructuredBounds
     from dpconvex.privacy.calibration import (
         gaussian_mu,
         gaussian_scale,
         objective_perturbation_laplace_scale,
         objective_perturbation_scale,
     )
-    from dpconvex.privacy.certificates.certificate import Certificate
-    from dpconvex.privacy.certificates.concerns import PrivacyWarning
-    from dpconvex.privacy.certificates.rules import CertificateError
-    from dpconvex.privacy.composition import compose_epsilon
-    from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-    from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
+    from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
+    from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
+    from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
     from dpconvex.privacy.noise import NoiseSource
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
             "ApproxDP": "guarantees",
-            "Bounds": "bounds.base",
-            "BudgetExceeded": "ledger.ledger",
-            "Certificate": "certificates.certificate",
-            "CertificateError": "certificates.rules",
-            "DeclaredBounds": "bounds.declared",
+            "Bounds": "bounds",
+            "BudgetExceeded": "ledger",
+            "Certificate": "certificate",
+            "CertificateError": "certificate",
+            "DeclaredBounds": "bounds.structured",
             "GaussianDP": "guarantees",
-            "Ledger": "ledger.ledger",
-            "LedgerError": "ledger.ledger",
+            "Ledger": "ledger",
+            "LedgerError": "ledger",
             "LinearBounds": "bounds.linear",
             "NoiseSource": "noise",
-            "PairwiseBounds": "bounds.pairwise",
-            "PrivacyWarning": "certificates.concerns",
+            "PairwiseBounds": "bounds.ranking",
+            "PrivacyWarning": "certificate",
             "PureDP": "guarantees",
             "RobustBounds": "bounds.robust",
             "StructuredBounds": "bounds.structured",
-            "TiltedBounds": "bounds.tilted",
-            "TopRankBounds": "bounds.top_rank",
-            "WorstShareBounds": "bounds.worst_share",
-            "compose_epsilon": "composition",
+            "TiltedBounds": "bounds.robust",
+            "TopRankBounds": "bounds.ranking",
+            "WorstShareBounds": "bounds.robust",
+            "compose_epsilon": "guarantees",
             "gaussian_mu": "calibration",
             "gaussian_scale": "calibration",
             "objective_perturbation_laplace_scale": "calibration",

@@ -1,7 +1,7 @@
 r"""Calibration: the smallest noise that a profile certifies, always rounded to the safe side.
 
-Every search ends at a scale where the bound was evaluated and holds, with a relative reserve of
-1e-9 for the rounding of the profile itself. Inputs are public facts only.
+Every search ends at a scale where the bound was evaluated and holds, with a relative reserve for the rounding of the
+profile itself. Inputs are public facts only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from dpconvex.privacy.profiles import (
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
 GRID_BITS = 40
-
 # Scales whose grid and values are ordinary floating-point numbers.
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-960, 2.0**960
-
 NEIGHBORS = ("replace_one", "add_or_remove_one")
-
-# Profiles are computed to a relative error of 1e-9 or better; aiming this much lower covers it.
-_RESERVE = 1 - 2e-9
+# Profiles are computed to a relative error of 1e-9 or better; aiming for this share of delta less covers it.
+RESERVED = 2e-9
+# Noise of this many sensitivities: what it does not certify, no noise does.
+_LARGEST_STD = 1e12
 
 
 def check_neighbors(neighbors: str, owner: str) -> str:
@@ -40,17 +39,10 @@ def check_neighbors(neighbors: str, owner: str) -> str:
     return neighbors
 
 
-def _check_budget(epsilon: float, delta: float, owner: str) -> None:
-    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
-    check_number("delta", owner, delta, "a number in (0, 1)", 0, 1, low_open=True)
-
-
 def smallest_safe(holds: Callable[[float], bool], start: float = 1.0) -> float:
-    """Return a positive ``x`` with ``holds(x)`` true and, for a monotone ``holds``, the smallest
-    one.
+    """Return a positive ``x`` with ``holds(x)`` true and, for a monotone ``holds``, the smallest one.
 
-    ``holds`` may jump; it should be false near 0 and true for large values. The value returned has
-    been evaluated.
+    ``holds`` may jump; it should be false near 0 and true for large values. The value returned has been evaluated.
     """
     high = start
     for _ in range(2000):
@@ -70,10 +62,13 @@ def smallest_safe(holds: Callable[[float], bool], start: float = 1.0) -> float:
         middle = math.sqrt(low * high)
         if not low < middle < high or high / low < 1 + 1e-13:
             return high
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if holds(middle) else (middle, high)
+
+
+def _delta_target(owner: str, epsilon: float, delta: float) -> float:
+    """Check a budget and return the delta that a profile must reach."""
+    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
+    return check_number("delta", owner, delta, "a number in (0, 1)", 0, 1, low_open=True) * (1 - RESERVED)
 
 
 @lru_cache(maxsize=1024)
@@ -87,7 +82,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     epsilon, delta : float
         Budget; epsilon above 0, delta in (0, 1).
     sensitivity : float
-        l2 distance of the two released vectors, at most.
+        l2 sensitivity of the released vector.
 
     Returns
     -------
@@ -99,16 +94,24 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     >>> round(gaussian_scale(1.0, 1e-5), 6)
     3.730632
     """
-    _check_budget(epsilon, delta, "gaussian_scale")
     check_number("sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf)
-    target = delta * _RESERVE
+    target = _delta_target("gaussian_scale", epsilon, delta)
     return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
 
 
-def grid_of(scale: float) -> float:
-    """Return the grid that numbers with noise of this scale are rounded to.
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe side.
 
-    A power of two at most ``2^-GRID_BITS scale`` wide.
+    Examples
+    --------
+    >>> round(gaussian_mu(1.0, 1e-6), 4)
+    0.2367
+    """
+    return 1 / gaussian_scale(epsilon, delta, 1.0)
+
+
+def grid_of(scale: float) -> float:
+    """Return the grid that numbers with noise of this scale are rounded to: a power of two, ``2^-GRID_BITS scale``.
 
     Examples
     --------
@@ -136,36 +139,18 @@ def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
     return sensitivity / left * (1 + 1e-15)
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe
-    side.
-
-    Examples
-    --------
-    >>> round(gaussian_mu(1.0, 1e-6), 4)
-    0.2367
-    """
-    return 1 / gaussian_scale(epsilon, delta, 1.0)
-
-
-def _check_objective(
-    epsilon: float, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str, owner: str
-) -> float:
-    """Check the public facts of objective perturbation and return what the Jacobian leaves of epsilon."""
+def _check_objective(owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str) -> None:
     check_neighbors(neighbors, owner)
     check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
-    check_number(
-        "curvature_ratio", owner, curvature_ratio,
-        "a finite number of at least 0 (a smooth loss and alpha > 0)", 0, math.inf,
-    )  # fmt: skip
+    allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
+    check_number("curvature_ratio", owner, curvature_ratio, allowed, 0, math.inf)
     check_count("rank", owner, rank)
-    return epsilon - rank * math.log1p(curvature_ratio)
 
 
-def _refuse_curvature(owner: str, epsilon: float, curvature_ratio: float) -> ValueError:
+def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
     return ValueError(
-        f"{owner} needs log(1 + curvature_ratio) below epsilon={epsilon!r}. Got curvature_ratio={curvature_ratio!r}. "
-        "Use a larger alpha, a larger bandwidth or a larger epsilon."
+        f"Objective perturbation needs a smaller curvature ratio at epsilon={epsilon!r}. Got {curvature_ratio!r}. "
+        "Use a larger alpha, a larger bandwidth or a larger epsilon; for pairs also larger min_positive and min_negative."
     )
 
 
@@ -175,11 +160,8 @@ def objective_perturbation_delta(
     """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
     if rank > 1:
         return structured_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
-    if neighbors == "add_or_remove_one":
-        return glm_add_remove_delta(epsilon, ratio, curvature_ratio)
-    if epsilon <= math.log1p(curvature_ratio):
-        return 1.0
-    return glm_replace_delta(epsilon, ratio, curvature_ratio)
+    profile = glm_add_remove_delta if neighbors == "add_or_remove_one" else glm_replace_delta
+    return profile(epsilon, ratio, curvature_ratio)
 
 
 def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
@@ -197,8 +179,7 @@ def objective_perturbation_scale(
     rank: int = 1,
     neighbors: str = "replace_one",
 ) -> float:
-    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a
-    SUM over records.
+    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records.
 
     Parameters
     ----------
@@ -209,9 +190,8 @@ def objective_perturbation_scale(
     curvature_ratio : float
         ``kappa = beta / Lambda``: the largest Hessian eigenvalue of one record over the strong convexity of J.
     rank : int
-        1 for a generalised linear model (each record's gradient is a multiple of one fixed
-        vector); otherwise the dimension of a fixed subspace that holds every gradient of the
-        record.
+        1 for a generalised linear model (each record's gradient is a multiple of one fixed vector); otherwise the
+        dimension of a fixed subspace that holds every gradient of the record.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
 
@@ -226,25 +206,21 @@ def objective_perturbation_scale(
     8.132858
     """
     owner = "objective_perturbation_scale"
-    _check_budget(epsilon, delta, owner)
-    reduced = _check_objective(epsilon, lipschitz, curvature_ratio, rank, neighbors, owner)
-    target = delta * _RESERVE
-    if rank == 1 and neighbors == "replace_one" and reduced <= 0:
-        raise _refuse_curvature(owner, epsilon, curvature_ratio)
+    target = _delta_target(owner, epsilon, delta)
+    _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
 
-    def delta_at(std: float) -> float:
-        return objective_perturbation_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors)
+    def holds(std: float) -> bool:
+        return objective_perturbation_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors) <= target
 
-    if delta_at(1e12) > target:
-        raise _refuse_curvature(owner, epsilon, curvature_ratio)
-    return lipschitz * smallest_safe(lambda std: delta_at(std) <= target)
+    if not holds(_LARGEST_STD):
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return lipschitz * smallest_safe(holds)
 
 
 def objective_perturbation_laplace_scale(
     epsilon: float, lipschitz: float, curvature_ratio: float, neighbors: str = "replace_one"
 ) -> float:
-    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation
-    epsilon-DP.
+    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation epsilon-DP.
 
     ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
     density proportional to ``exp(-||b|| / gamma)``.
@@ -256,11 +232,9 @@ def objective_perturbation_laplace_scale(
     """
     owner = "objective_perturbation_laplace_scale"
     check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
-    reduced = _check_objective(epsilon, lipschitz, curvature_ratio, 1, neighbors, owner)
-    if reduced <= 0:
-        raise _refuse_curvature(owner, epsilon, curvature_ratio)
-    records = 2 if neighbors == "replace_one" else 1
-    return records * lipschitz / reduced
+    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
+    moved = (2 if neighbors == "replace_one" else 1) * lipschitz
+    return trace_laplace_scale(epsilon, moved, curvature_ratio, 1)
 
 
 @lru_cache(maxsize=1024)
@@ -277,42 +251,24 @@ def trace_perturbation_scale(
     10.3
     """
     owner = "trace_perturbation_scale"
-    _check_budget(epsilon, delta, owner)
-    _check_objective(epsilon, lipschitz, curvature_ratio, 1, neighbors, owner)
-    target = delta * _RESERVE
+    target = _delta_target(owner, epsilon, delta)
+    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
 
-    def delta_at(std: float) -> float:
-        return trace_delta(epsilon, 1 / std, curvature_ratio, neighbors)
+    def holds(std: float) -> bool:
+        return trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target
 
-    if delta_at(1e12) > target:
-        raise _refuse_trace(epsilon, curvature_ratio)
-    return lipschitz * smallest_safe(lambda std: delta_at(std) <= target)
+    if not holds(_LARGEST_STD):
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return lipschitz * smallest_safe(holds)
 
 
-def trace_laplace_scale(epsilon: float, moved: float, curvature_ratio: float, rank: int) -> float:
-    """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``moved / (epsilon - k log(1 + kappa / k))``, ``k = rank``.
+def trace_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:
+    """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``sensitivity / (epsilon - k log(1 + kappa / k))``.
 
-    Why: the determinant of ``I + E`` with trace at most kappa and rank at most k is at most ``(1 + kappa / k)^k``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget.
-    moved : float
-        How far the gradient can move between neighbours.
-    curvature_ratio : float
-        Bound on the trace of a record's Hessian over the strong convexity.
-    rank : int
-        Bound on its rank.
+    ``sensitivity`` is that of the gradient; kappa bounds the trace of a record's Hessian over the strong convexity and
+    ``k = rank`` its rank, so that the determinant of ``I + E`` is at most ``(1 + kappa / k)^k``.
     """
     reduced = epsilon - rank * math.log1p(curvature_ratio / rank)
     if reduced <= 0:
-        raise _refuse_trace(epsilon, curvature_ratio)
-    return moved / reduced
-
-
-def _refuse_trace(epsilon: float, curvature_ratio: float) -> ValueError:
-    return ValueError(
-        f"Objective perturbation of records that are several rows needs a smaller curvature ratio at "
-        f"epsilon={epsilon!r}. Got {curvature_ratio!r}. Use a larger alpha, a larger bandwidth or a larger epsilon."
-    )
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return sensitivity / reduced

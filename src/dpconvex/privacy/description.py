@@ -1,4 +1,4 @@
-"""Losses and kernels as plain data, so that a certificate can be read, checked and rebuilt without pickle."""
+"""Descriptions of losses and kernels as plain data: certificates can be read, checked and rebuilt without pickle."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DeclaredLoss:
         return -self.lipschitz, self.lipschitz
 
 
-def _class_named(name: str) -> type | None:
+def _class_named(name: object) -> type | None:
     """Return the loss or kernel class that a description may name so, if there is one; loads no other."""
     import dpconvex.losses as losses
     import dpconvex.smoothing as smoothing
@@ -74,32 +74,21 @@ def _class_named(name: str) -> type | None:
     if name == DeclaredLoss.__name__:
         return DeclaredLoss
     for module in (losses, smoothing):
-        if name in module.__all__:
+        if isinstance(name, str) and name in module.__all__:
             value = getattr(module, name)
             return value if isinstance(value, type) and is_dataclass(value) else None
     return None
 
 
-def _known() -> list[str]:
-    """Return all names that :func:`_class_named` knows."""
-    import dpconvex.losses as losses
-    import dpconvex.smoothing as smoothing
-
-    names = ["DeclaredLoss", *losses.__all__, *smoothing.__all__]
-    return sorted(name for name in names if _class_named(name) is not None)
-
-
 def describe(value: Any) -> Any:
     """Return a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
-    if is_dataclass(value) and not isinstance(value, type):
-        name = type(value).__name__
-        if _class_named(name) is type(value):
-            inner = {field.name: describe(getattr(value, field.name)) for field in fields(value) if field.init}
-            return {"class": name, **inner}
+    name = type(value).__name__
+    if is_dataclass(value) and _class_named(name) is type(value):
+        inner = {item.name: describe(getattr(value, item.name)) for item in fields(value) if item.init}
+        return {"class": name, **inner}
     if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
         constants = float(value.lipschitz), float(value.smoothness)
-        kind = getattr(value, "kind", "residual")
-        return describe(DeclaredLoss(type(value).__name__, *constants, kind))
+        return describe(DeclaredLoss(name, *constants, getattr(value, "kind", "residual")))
     if isinstance(value, (tuple, list)):
         return [describe(item) for item in value]
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
@@ -112,9 +101,9 @@ def rebuild(data: Any) -> Any:
     if isinstance(data, dict):
         arguments = dict(data)
         name = arguments.pop("class", None)
-        kind = _class_named(name) if isinstance(name, str) else None
+        kind = _class_named(name)
         if kind is None:
-            raise ValueError(f"A description must name one of {_known()}. Got {name!r} instead.")
+            raise ValueError(f"A description must name a loss or kernel of dpconvex. Got {name!r} instead.")
         return kind(**{key: rebuild(item) for key, item in arguments.items()})
     if isinstance(data, list):
         return tuple(rebuild(item) for item in data)

@@ -1,43 +1,46 @@
-r"""Privacy guarantees as values: what a release promises, convertible into the other languages of
-privacy.
+r"""Guarantees: pure, approximate and Gaussian differential privacy as values, their conversions and composition.
 
-A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve: the smallest
-type-II error of any test that tells two neighbouring data sets apart with a given type-I error.
-Conversions are exact: a guarantee in one language is turned into the strongest statement of the
-other that it implies.
+A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve: the smallest type-II error of any test
+that tells two neighbouring data sets apart with a given type-I error. Conversions are exact: a guarantee of one kind is
+turned into the strongest statement of another kind that it implies.
 
-The constructor arguments are stored as ``epsilon_bound`` and ``delta_bound``, because ``epsilon``
-and ``delta`` are the conversions.
+The constructor arguments are stored as ``epsilon_bound`` and ``delta_bound``, because ``epsilon`` and ``delta`` are the
+conversions.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import expit, log_ndtr, ndtr, ndtri
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.profiles import gaussian_delta
 
+# Below this epsilon or mu, pure and Gaussian DP are compared by their tangent at 0.
+_SMALL = 1e-4
+# Below this delta the Fourier transforms inside dp-accounting are no longer accurate enough.
+_SMALLEST_DELTA = 1e-10
+_MOST_GRID_POINTS = 500_000
+
 
 class _Guarantee:
-    """What the three guarantees share: a readable form and a dictionary for JSON."""
+    """A readable form, a dictionary for JSON, and the conversion to Gaussian DP."""
 
     kind: ClassVar[str]
 
     def to_dict(self) -> Facts:
         """Return the guarantee as plain data: its kind and its constructor arguments."""
-        arguments = {
-            field.name.removesuffix("_bound"): getattr(self, field.name)
-            for field in fields(self)  # type: ignore[arg-type]
-        }
-        return {"kind": self.kind, **arguments}
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return {"kind": self.kind, **{name.removesuffix("_bound"): getattr(self, name) for name in names}}
 
     def as_gaussian(self) -> GaussianDP:
         """Return the weakest Gaussian DP that implies this guarantee: what Gaussian noise may spend.
@@ -59,47 +62,22 @@ class _Guarantee:
         raise ValueError(f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead.")
 
     def __repr__(self) -> str:
-        arguments = {name: value for name, value in self.to_dict().items() if name != "kind"}
-        inside = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        return f"{type(self).__name__}({inside})"
+        arguments = (f"{name}={value!r}" for name, value in self.to_dict().items() if name != "kind")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
-@dataclass(frozen=True, init=False, repr=False)
-class ApproxDP(_Guarantee):
-    """Approximate differential privacy: ``P(S) <= exp(epsilon) Q(S) + delta`` for every event S.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy loss, at least 0.
-    delta : float
-        Failure mass, in [0, 1).
-
-    Examples
-    --------
-    >>> ApproxDP(1.0, 1e-6).delta(2.0)
-    1e-06
-    >>> ApproxDP(1.0, 1e-6).epsilon(1e-7)
-    inf
-    """
+class _EpsilonDelta(_Guarantee):
+    """Conversions of an (epsilon, delta) guarantee."""
 
     epsilon_bound: float
-    delta_bound: float
-    kind: ClassVar[str] = "approx"
-
-    def __init__(self, epsilon: float, delta: float) -> None:
-        epsilon = check_number("epsilon", type(self).__name__, epsilon, "a finite number of at least 0", 0, math.inf)
-        delta = check_number("delta", type(self).__name__, delta, "a number in [0, 1)", 0, 1)
-        object.__setattr__(self, "epsilon_bound", epsilon)
-        object.__setattr__(self, "delta_bound", delta)
+    delta_bound: float = 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows from this guarantee."""
-        if epsilon >= self.epsilon_bound:
-            return self.delta_bound
-        # Below the bound the extreme pair is randomised response on top of a delta-mass of full
-        # disclosure.
         own = self.epsilon_bound
+        if epsilon >= own:
+            return self.delta_bound
+        # Below the bound the extreme pair is randomised response on top of a delta-mass of full disclosure.
         gap = -math.expm1(epsilon - own) / (1 + math.exp(-own))
         return self.delta_bound + (1 - self.delta_bound) * gap
 
@@ -124,9 +102,37 @@ class ApproxDP(_Guarantee):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class PureDP(_Guarantee):
-    """Pure differential privacy: no event's probability changes by more than a factor
-    ``exp(epsilon)``.
+class ApproxDP(_EpsilonDelta):
+    """Approximate differential privacy: ``P(S) <= exp(epsilon) Q(S) + delta`` for every event S.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss, at least 0.
+    delta : float
+        Failure mass, in [0, 1).
+
+    Examples
+    --------
+    >>> ApproxDP(1.0, 1e-6).delta(2.0)
+    1e-06
+    >>> ApproxDP(1.0, 1e-6).epsilon(1e-7)
+    inf
+    """
+
+    epsilon_bound: float
+    delta_bound: float
+    kind: ClassVar[str] = "approx"
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        epsilon = check_number("epsilon", "ApproxDP", epsilon, "a finite number of at least 0", 0, math.inf)
+        object.__setattr__(self, "epsilon_bound", epsilon)
+        object.__setattr__(self, "delta_bound", check_number("delta", "ApproxDP", delta, "a number in [0, 1)", 0, 1))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class PureDP(_EpsilonDelta):
+    """Pure differential privacy: no event's probability changes by more than a factor ``exp(epsilon)``.
 
     Parameters
     ----------
@@ -148,18 +154,6 @@ class PureDP(_Guarantee):
         epsilon = check_number("epsilon", "PureDP", epsilon, "a finite number of at least 0", 0, math.inf)
         object.__setattr__(self, "epsilon_bound", epsilon)
 
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at which (epsilon, delta)-DP follows from this guarantee."""
-        return ApproxDP(self.epsilon_bound, 0.0).delta(epsilon)
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from this guarantee."""
-        return ApproxDP(self.epsilon_bound, 0.0).epsilon(delta)
-
-    def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the smallest type-II error of any attack with this type-I error."""
-        return ApproxDP(self.epsilon_bound, 0.0).tradeoff(type_one)
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class GaussianDP(_Guarantee):
@@ -168,7 +162,7 @@ class GaussianDP(_Guarantee):
     Parameters
     ----------
     mu : float
-        Distance of the two normal laws, at least 0. Releases compose as ``mu = sqrt(mu_1^2 + mu_2^2 + ...)``.
+        Distance of the two normal distributions, at least 0. Releases compose as ``mu = sqrt(mu_1^2 + mu_2^2 + ...)``.
 
     Examples
     --------
@@ -206,16 +200,51 @@ class GaussianDP(_Guarantee):
         return high
 
     def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the smallest type-II error of any attack with this type-I error.
-
-        ``Phi(Phi^-1(1 - x) - mu)``.
-        """
-        x = np.asarray(type_one, dtype=np.float64)
-        curve = np.asarray(ndtr(-ndtri(x) - self.mu))
+        """Return the smallest type-II error of any attack with this type-I error: ``Phi(Phi^-1(1 - x) - mu)``."""
+        curve = np.asarray(ndtr(-ndtri(np.asarray(type_one, dtype=np.float64)) - self.mu))
         return curve if curve.ndim else float(curve)
 
 
 Guarantee: TypeAlias = PureDP | ApproxDP | GaussianDP
+_KINDS: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP)}
+
+
+def guarantee_from_dict(data: Facts) -> Guarantee:
+    """Rebuild a guarantee from :meth:`to_dict`."""
+    arguments = dict(data)
+    kind = arguments.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
+    return _KINDS[kind](**arguments)
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the smallest mu for which epsilon-DP implies mu-Gaussian DP.
+
+    ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``: the trade-off curves meet at the corner of randomised response.
+
+    Examples
+    --------
+    >>> round(pure_mu(1.0), 6)
+    1.232035
+    """
+    if epsilon < _SMALL:  # the tangent is above
+        return math.sqrt(math.pi / 2) * epsilon
+    return -2 * float(ndtri(expit(-epsilon)))
+
+
+def covered_epsilon(guarantee: Guarantee) -> float:
+    """Return the largest epsilon at which pure epsilon-DP implies a guarantee.
+
+    Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves then pass the
+    diagonal at one point, and the Gaussian one is convex. A part in 1e12 is left for rounding.
+    """
+    if not isinstance(guarantee, GaussianDP):
+        return guarantee.epsilon_bound
+    half = guarantee.mu / 2
+    if guarantee.mu < _SMALL:  # the tangent is below
+        return math.sqrt(8 / math.pi) * half * (1 - 1e-12)
+    return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
 
 
 def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
@@ -229,7 +258,7 @@ def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
     return PureDP(guarantee.epsilon_bound / problems)
 
 
-def together(proven: Guarantee, problems: int) -> Guarantee:
+def compose(proven: Guarantee, problems: int) -> Guarantee:
     """Return what several runs on the same data give together: ``mu sqrt(k)``, or ``k epsilon``."""
     if isinstance(proven, GaussianDP):
         return GaussianDP(proven.mu * math.sqrt(problems))
@@ -239,32 +268,11 @@ def together(proven: Guarantee, problems: int) -> Guarantee:
     return ApproxDP(problems * proven.epsilon_bound, delta)
 
 
-def covered_epsilon(guarantee: Guarantee) -> float:
-    """Return the largest epsilon at which pure epsilon-DP implies a guarantee.
-
-    Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves then pass the
-    diagonal at one point, and the Gaussian one is convex. A part in 1e12 is left for rounding.
-    """
-    if isinstance(guarantee, GaussianDP):
-        half = guarantee.mu / 2
-        return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
-    return guarantee.epsilon_bound
-
-
 def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
-    r"""Return what is promised to ``size`` records together.
+    r"""Return what is promised to ``size`` records together, by a promise to one and what the noise proves for one.
 
     Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
     1))``, or the profile of ``k mu`` at ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
-
-    Parameters
-    ----------
-    claim : PureDP, ApproxDP or GaussianDP
-        What is promised to one record.
-    proven : PureDP, ApproxDP or GaussianDP
-        What the noise proves for one record: at least the claim.
-    size : int
-        Number of records, at least 1.
 
     Examples
     --------
@@ -290,13 +298,83 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
     return ApproxDP(size * epsilon, delta)
 
 
-_KINDS: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP)}
+def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: str = "best") -> float:
+    r"""Return an upper bound on the total epsilon, at ``delta``, of releases on the same data.
+
+    With ``E = sum epsilon_i``, ``D = sum delta_i`` and ``mu^2 = sum mu_i^2``, the smaller of two bounds. *Sums*:
+    ``E + epsilon_G(mu, delta - D)``, where ``epsilon_G`` is the exact profile of mu-GDP. *Privacy loss distribution*:
+    an (epsilon, delta) release is no more revealing than randomised response that discloses everything with probability
+    delta, so the composition of the randomised responses and of one mu-GDP release, read at ``delta - D``, bounds the
+    total too; dp-accounting computes it, rounded to the pessimistic side.
+
+    Parameters
+    ----------
+    guarantees : iterable of PureDP, ApproxDP or GaussianDP
+        The releases, in any order: the result depends on the collection only.
+    delta : float
+        Where the total is read.
+    method : {"best", "sums"}
+        The smaller of both bounds, or the sums alone.
+
+    Returns
+    -------
+    float
+        ``inf`` if the deltas alone exceed ``delta``.
+
+    Notes
+    -----
+    Privacy: both bounds hold for guarantees that were fixed beforehand, or are all equal: a grid search,
+    cross-validation, a plan. The sums also hold for guarantees chosen in view of earlier releases, when they are all
+    pure or approximate, or all Gaussian and the budget, not the total, is what is claimed. The ledger rests on
+    :mod:`dpconvex.privacy.privacy_filter` instead, which holds for charges of any kinds, chosen in view of anything.
+
+    Examples
+    --------
+    >>> compose_epsilon([PureDP(0.25), ApproxDP(0.5, 1e-6)], 1e-6)
+    0.75
+    >>> compose_epsilon([GaussianDP(0.3), GaussianDP(0.4)], 1e-6) == GaussianDP(0.5).epsilon(1e-6)
+    True
+    """
+    if method not in ("best", "sums"):
+        raise ValueError(f"The 'method' parameter of compose_epsilon must be 'best' or 'sums'. Got {method!r} instead.")
+    guarantees = list(guarantees)
+    for guarantee in guarantees:
+        if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
+            raise TypeError(
+                f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {type(guarantee).__name__} instead."
+            )
+    others = [each for each in guarantees if not isinstance(each, GaussianDP)]
+    left = delta - math.fsum(each.delta_bound for each in others)
+    if abs(left) <= 1e-12 * delta:  # rounding
+        left = 0.0
+    if left < 0:
+        return math.inf
+    mu = math.sqrt(math.fsum(each.mu**2 for each in guarantees if isinstance(each, GaussianDP)))
+    epsilons = [each.epsilon_bound for each in others if each.epsilon_bound > 0]
+    sums = math.fsum(epsilons) + (GaussianDP(mu).epsilon(left) if mu > 0 else 0.0)
+    if method == "sums" or len(epsilons) + (mu > 0) < 2 or left < _SMALLEST_DELTA:
+        return sums
+    return min(sums, _distribution_epsilon(epsilons, mu, left))
 
 
-def guarantee_from_dict(data: Facts) -> Guarantee:
-    """Rebuild a guarantee from :meth:`to_dict`."""
-    arguments = dict(data)
-    kind = arguments.pop("kind", None)
-    if kind not in _KINDS:
-        raise ValueError(f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
-    return _KINDS[kind](**arguments)
+def _distribution_epsilon(epsilons: list[float], mu: float, delta: float) -> float:
+    """Compose randomised responses and one mu-GDP release on a common grid of privacy losses."""
+    # Imported here: dp-accounting takes more than a second.
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    # Every epsilon is rounded up to the grid, hence a grid finer than the smallest one; the cap keeps the arrays short
+    # when a few releases are large.
+    span = math.fsum(epsilons) + mu * mu + 20 * mu
+    grid = max(min(1e-4, min(epsilons, default=mu) / 64), span / _MOST_GRID_POINTS)
+    total = privacy_loss_distribution.identity(value_discretization_interval=grid)
+    for epsilon, count in sorted(Counter(epsilons).items()):
+        single = privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(epsilon, 0.0), value_discretization_interval=grid
+        )
+        total = total.compose(single.self_compose(count))
+    if mu > 0:
+        total = total.compose(
+            privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+        )
+    # A thousandth of delta covers the rounding errors of the transforms.
+    return float(total.get_epsilon_for_delta(0.999 * delta))

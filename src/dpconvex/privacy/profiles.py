@@ -1,7 +1,7 @@
 r"""Privacy profiles: the smallest delta a mechanism is proven to have at a given epsilon.
 
-Every function here is a bound ``delta(epsilon)`` on the hockey-stick divergence between the
-outputs on two neighbouring data sets, in the *sum* convention of objective perturbation,
+Every function here is a bound ``delta(epsilon)`` on the hockey-stick divergence between the outputs on two neighbouring
+data sets, in the *sum* convention of objective perturbation,
 
     J(theta) = sum_i loss_i(theta) + (Lambda / 2) ||theta||^2 + <b, theta>,   b ~ N(0, sigma^2 I),
 
@@ -12,7 +12,6 @@ the strong convexity of the rest). Nothing in this module sees data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -20,28 +19,25 @@ from scipy.special import erfcx, gammaincc, gammaln, log_ndtr, ndtr
 
 from dpconvex.types import Array
 
-_SQRT_HALF_PI = math.sqrt(math.pi / 2)
-
-
-def _mills(x: float) -> float:
-    """Return the Mills ratio ``Phi(-x) / phi(x)``."""
-    return _SQRT_HALF_PI * float(erfcx(x / math.sqrt(2)))
-
-
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
+def _mills_ratio(x: float | Array) -> Array:
+    """Return ``Phi(-x) / phi(x)``."""
+    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+    return ratio
+
+
 def _mills_difference(low: float, width: float) -> float:
-    """Return the Mills ratio at `low` less that at ``low + width``, with its relative accuracy for close arguments too.
+    """Return the Mills ratio at ``low`` less that at ``low + width``, accurate for close arguments too.
 
     The ratio ``m`` has the derivative ``x m - 1``: close arguments are told apart by its integral.
     """
     if width > 0.1:
-        return _mills(low) - _mills(low + width)
+        return float(_mills_ratio(low) - _mills_ratio(low + width))
     half = width / 2
     x = low + half * (1 + _NODES)
-    ratios = _SQRT_HALF_PI * erfcx(x / math.sqrt(2))
-    return float(half * (_NODE_WEIGHTS @ (1 - x * ratios)))
+    return float(half * (_NODE_WEIGHTS @ (1 - x * _mills_ratio(x))))
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -86,18 +82,16 @@ def two_sided_delta(epsilon: float, ratio: float) -> float:
 def glm_add_remove_delta(epsilon: float, ratio: float, kappa: float) -> float:
     r"""Return delta of objective perturbation of a GLM under add-or-remove-one.
 
-    The larger of two directions. Leaving the record out costs no Jacobian factor but both tails,
-    ``two_sided_delta(epsilon, ratio)``. Putting it in costs the factor ``1 + kappa`` but, because
-    the minimiser moves monotonically with ``b``, only one tail: with
-    ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for ``e >= 0`` and
-    ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
+    The larger of two directions. Removing the record costs no Jacobian factor but both tails,
+    ``two_sided_delta(epsilon, ratio)``. Adding it costs the factor ``1 + kappa`` but, because the minimiser moves
+    monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for
+    ``e >= 0`` and ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
     """
     reduced = epsilon - math.log1p(kappa)
-    if reduced >= 0:
-        putting_in = gaussian_delta(reduced, ratio)
-    else:
-        putting_in = 1 - math.exp(reduced) * (1 - gaussian_delta(0.0, ratio))
-    return max(two_sided_delta(epsilon, ratio), putting_in)
+    adding = gaussian_delta(max(0.0, reduced), ratio)
+    if reduced < 0:
+        adding = 1 - math.exp(reduced) * (1 - adding)
+    return max(two_sided_delta(epsilon, ratio), adding)
 
 
 def glm_replace_delta(epsilon: float, ratio: float, kappa: float) -> float:
@@ -125,13 +119,11 @@ def _panel_rule() -> tuple[Array, Array]:
 
 
 def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
-    r"""Return ``E (1 - exp(epsilon - ratio r - ratio^2 / 2))_+`` for ``r`` chi-distributed with
-    ``dimension`` degrees.
+    r"""Return ``E (1 - exp(epsilon - ratio r - ratio^2 / 2))_+`` for ``r`` chi-distributed with ``dimension`` degrees.
 
-    The cost of a gradient that may point anywhere in one fixed subspace. The integrand is
-    log-concave beyond its kink, so a composite Gauss rule over the stretch that carries its mass
-    is accurate to rounding; the tail beyond that stretch is added as a bound, which keeps the
-    result on the safe side.
+    The cost of a gradient that may point anywhere in one fixed subspace. The integrand is log-concave beyond its kink,
+    so a composite Gauss rule over the interval that carries its mass is accurate to rounding; the tail beyond that
+    interval is added as a bound, which keeps the result on the safe side.
     """
     if dimension == 1:
         return two_sided_delta(epsilon, ratio)
@@ -140,23 +132,20 @@ def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
     offset = epsilon - ratio * ratio / 2
     kink = max(0.0, offset / ratio)
     mode = max(kink, math.sqrt(dimension - 1))
-    # Left of the mode nothing below mode - 12 matters; right of it the density falls faster than
-    # exp(-mode s - s^2/2).
-    low = max(kink, mode - 12)
-    reach = 90 / (mode + math.sqrt(mode * mode + 90))
+    # Left of the mode nothing below mode - 12 matters; right of it the density falls faster than exp(-mode s - s^2/2).
+    low, high = max(kink, mode - 12), mode + 90 / (mode + math.sqrt(mode * mode + 90)) + 1
     nodes, weights = _panel_rule()
     log_norm = (dimension / 2 - 1) * math.log(2) + float(gammaln(dimension / 2))
 
-    def piece(start: float, stop: float) -> float:
+    def integral(start: float, stop: float) -> float:
         r = start + (stop - start) * nodes
         log_density = (dimension - 1) * np.log(r) - r * r / 2 - log_norm
         gain = -np.expm1(np.minimum(0.0, offset - ratio * r))
         return float((stop - start) * (weights @ (np.exp(log_density) * gain)))
 
-    high = mode + reach + 1
-    total = piece(mode, high) + (piece(low, mode) if low < mode else 0.0)
+    total = integral(mode, high) + (integral(low, mode) if low < mode else 0.0)
     tail = float(gammaincc(dimension / 2, high * high / 2))
-    if low > kink:  # what lies left of the stretch
+    if low > kink:  # what lies left of the interval
         tail += float(1 - gammaincc(dimension / 2, low * low / 2))
     return min(1.0, total * (1 + 1e-11) + tail)
 
@@ -175,49 +164,42 @@ def _psi_without(order: Array, kappa: float) -> Array:
 
 
 def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: str) -> Array:
-    r"""Return the Rényi divergence bound of objective perturbation for any convex loss with
-    bounded curvature.
+    r"""Return the Rényi divergence bound of objective perturbation for any convex loss with bounded curvature.
 
     ``direction`` is ``"with"`` (with the record against without), ``"without"``, or ``"replace"``:
     ``order ratio^2 / 2 + rank psi / (order - 1)`` with ``psi = order log(1+kappa) - log(1 + order kappa)`` for the
-    first, ``-(order-1) log(1+kappa) - log(1 - (order-1) kappa)`` for the second; replace-one has
-    ``2 order ratio^2`` and the sum of both. The bound is dimension-free: only the rank of one
-    record's Hessian enters.
+    first, ``-(order-1) log(1+kappa) - log(1 - (order-1) kappa)`` for the second; replace-one has ``2 order ratio^2``
+    and the sum of both. The bound is dimension-free: only the rank of one record's Hessian enters.
     """
     order = np.asarray(order, dtype=np.float64)
-    if direction == "with":
-        return order * ratio**2 / 2 + rank * _psi_with(order, kappa) / (order - 1)
-    if direction == "without":
-        return order * ratio**2 / 2 + rank * _psi_without(order, kappa) / (order - 1)
-    both = _psi_with(order, kappa) + _psi_without(order, kappa)
-    return 2 * order * ratio**2 + rank * both / (order - 1)
+    if direction == "replace":
+        both = _psi_with(order, kappa) + _psi_without(order, kappa)
+        return 2 * order * ratio**2 + rank * both / (order - 1)
+    psi = _psi_with if direction == "with" else _psi_without
+    return order * ratio**2 / 2 + rank * psi(order, kappa) / (order - 1)
 
 
-def renyi_delta(epsilon: float, ratio: float, kappa: float, rank: int, direction: str) -> float:
-    """Return the best delta from :func:`renyi_curve`."""
-    orders = 1 + np.geomspace(1e-2, 1e5, 300)
-    return least_delta(epsilon, lambda order: renyi_curve(order, ratio, kappa, rank, direction), orders)
+def renyi_delta(
+    epsilon: float, ratio: float, kappa: float, rank: int, direction: str, smallest: float = 1e-2, largest: float = 1e5
+) -> float:
+    r"""Return the best delta that :func:`renyi_curve` gives at orders from ``1 + smallest`` to ``1 + largest``.
 
-
-def least_delta(epsilon: float, curve: Callable[[Array], Array], orders: Array) -> float:
-    r"""Return the best delta that a Rényi curve gives, at one of these orders or between them.
-
-    ``delta = min over order of exp((order-1)(curve - epsilon)) (1 - 1/order)^(order-1) / order``. Every order gives
-    a valid bound, so a grid refined twice around its best point needs no guarantee of having found
-    the minimum.
+    ``delta = min over order of exp((order-1)(curve - epsilon)) (1 - 1/order)^(order-1) / order``. Every order gives a
+    valid bound, so a grid refined twice around its best point needs no guarantee of having found the minimum.
     """
 
     def log_delta(order: Array) -> Array:
-        cost = (order - 1) * (curve(order) - epsilon)
+        cost = (order - 1) * (renyi_curve(order, ratio, kappa, rank, direction) - epsilon)
         return cost - np.log(order) + (order - 1) * np.log1p(-1 / order)
+
+    orders = 1 + np.geomspace(smallest, largest, 300)
 
     for _ in range(3):
         values = log_delta(orders)
         best = int(np.argmin(values))
         low, high = orders[max(0, best - 1)], orders[min(len(orders) - 1, best + 1)]
         orders = np.linspace(low, high, 60)
-    smallest = float(np.min(log_delta(orders)))
-    return math.exp(smallest) if smallest < 0 else 1.0
+    return math.exp(min(0.0, float(np.min(log_delta(orders)))))
 
 
 def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> float:
@@ -236,22 +218,13 @@ def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> f
     if largest <= 1e-3:
         return 1.0
     directions = ("replace",) if neighbors == "replace_one" else ("with", "without")
-    return max(
-        least_delta(
-            epsilon,
-            lambda order, way=way: renyi_curve(order, ratio, kappa, 1, way),  # type: ignore[misc]
-            1 + np.geomspace(1e-3, largest, 300),
-        )
-        for way in directions
-    )
+    return max(renyi_delta(epsilon, ratio, kappa, 1, direction, 1e-3, largest) for direction in directions)
 
 
 def structured_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
-    r"""Return delta of objective perturbation for records with gradients in a ``rank``-dimensional
-    subspace.
+    r"""Return delta of objective perturbation for records with gradients in a ``rank``-dimensional subspace.
 
-    The smaller of the Rényi and the chi certificate, direction by direction; the larger direction
-    counts.
+    The smaller of the Rényi and the chi bound, direction by direction; the larger direction counts.
     """
     reduced = epsilon - rank * math.log1p(kappa)
     if neighbors == "replace_one":

@@ -1,4 +1,4 @@
-"""Pictures of a report as inline SVG: no script, no request, a title and a description for every reader."""
+"""Charts of a report as inline SVG: no script, no request, a title and a description for every reader."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import count
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dpconvex.inputs.settings import Fitted
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.reports.facts import (
+    LEVEL,
+    AccuracyForecast,
+    coefficient_intervals,
+    column_bounds,
+    feature_names,
+    uncertainty,
+)
 from dpconvex.reports.printable import visible
+from dpconvex.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 16, 54
 COLORS = ("#1a5fb4", "#c64600", "#26a269", "#813d9c", "#5e5c64")
+_STYLE = (
+    "text { font: 12px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
+    ".axis { stroke: #8b9098 } .whisker { stroke: #1c1c1e }"
+)
+_BETWEEN_BOUNDS = "change of the model's value from the lower to the upper bound"
 _numbers = count(1)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line through points.
-
-    Attributes
-    ----------
-    name : str
-        Shown in the legend.
-    x, y : sequence of float
-        Points, in order.
-    dashed : bool
-        Whether it is drawn as a reference.
-    marks : bool
-        Whether each point is marked.
-    """
+    """A named line through points: dashed as a reference, or with marks at its points."""
 
     name: str
     x: Sequence[float]
@@ -49,11 +59,10 @@ class Axis:
     logarithmic: bool = False
     form: Callable[[float], str] = "{:g}".format
 
-    def place(self, value: float) -> float:
-        """Return where a value lies, 0 at the low end and 1 at the high end, kept a little beyond."""
+    def position(self, value: float) -> float:
+        """Return the position of a value, 0 at the low end and 1 at the high end, cut a little beyond them."""
         if self.logarithmic:
-            smallest = self.low / 10
-            part = math.log(max(value, smallest) / self.low) / math.log(self.high / self.low)
+            part = math.log(max(value, self.low / 10) / self.low) / math.log(self.high / self.low)
         else:
             part = (value - self.low) / (self.high - self.low)
         return min(max(part, -0.02), 1.02)
@@ -70,12 +79,12 @@ class Axis:
         rough = (self.high - self.low) / 7
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next((unit * k for k in (1, 2, 5, 10) if unit * k >= 0.999 * rough), rough)
-        start = math.ceil(self.low / step - 1e-9)
-        stop = math.floor(self.high / step + 1e-9)
+        start, stop = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(k * step, 12) for k in range(start, stop + 1)]
 
 
 def _svg(title: str, description: str, height: float, body: list[str]) -> str:
+    """Return a picture with its title and description."""
     number = next(_numbers)
     return "\n".join(
         [
@@ -89,6 +98,12 @@ def _svg(title: str, description: str, height: float, body: list[str]) -> str:
     )
 
 
+def standalone(svg: str) -> str:
+    """Return a picture as a file of its own, with the style that a report keeps in its head."""
+    head, rest = svg.split("\n", 1)
+    return f'{head}\n<style>{_STYLE}</style>\n<rect width="100%" height="100%" fill="white"/>\n{rest}\n'
+
+
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(visible(words))}</text>'
 
@@ -97,167 +112,211 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
-def line_chart(
-    title: str, description: str, curves: Sequence[Curve], x: Axis, y: Axis, legend: str = "upper right"
-) -> str:
-    """Return an SVG with one line per curve.
-
-    Parameters
-    ----------
-    title, description : str
-        What the picture shows, and what it says, for those who cannot see it.
-    curves : sequence of Curve
-        The lines.
-    x, y : Axis
-        Ranges and labels.
-    legend : {"upper right", "lower right"}
-        Where the names of the curves stand.
-    """
+def line_chart(title: str, description: str, curves: Sequence[Curve], x: Axis, y: Axis) -> str:
+    """Return an SVG with one line per curve and a legend in its upper right corner."""
     inside_width, inside_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    right, bottom, middle = LEFT + inside_width, TOP + inside_height, TOP + inside_height / 2
 
     def across(value: float) -> float:
-        return LEFT + inside_width * x.place(value)
+        return LEFT + inside_width * x.position(value)
 
     def up(value: float) -> float:
-        return TOP + inside_height * (1 - y.place(value))
+        return TOP + inside_height * (1 - y.position(value))
 
     body = []
     for value in x.ticks():
-        body.append(_line(across(value), TOP, across(value), TOP + inside_height, "grid"))
-        body.append(_text(across(value), TOP + inside_height + 18, x.form(value)))
+        body.append(_line(across(value), TOP, across(value), bottom, "grid"))
+        body.append(_text(across(value), bottom + 18, x.form(value)))
     for value in y.ticks():
-        body.append(_line(LEFT, up(value), LEFT + inside_width, up(value), "grid"))
+        body.append(_line(LEFT, up(value), right, up(value), "grid"))
         body.append(_text(LEFT - 8, up(value) + 4, y.form(value), anchor="end"))
-    body.append(_line(LEFT, TOP + inside_height, LEFT + inside_width, TOP + inside_height, "axis"))
-    body.append(_line(LEFT, TOP, LEFT, TOP + inside_height, "axis"))
+    body += [_line(LEFT, bottom, right, bottom, "axis"), _line(LEFT, TOP, LEFT, bottom, "axis")]
     body.append(_text(LEFT + inside_width / 2, HEIGHT - 10, x.label, "label"))
-    middle = TOP + inside_height / 2
     body.append(
         f'<text transform="translate(16 {middle:.1f}) rotate(-90)" text-anchor="middle" class="label">'
         f"{escape(visible(y.label))}</text>"
     )
-    top = TOP + 18 if legend == "upper right" else TOP + inside_height - 20 * len(curves) + 6
     for number, curve in enumerate(curves):
-        color = COLORS[number % len(COLORS)]
-        dash = ' stroke-dasharray="6 5"' if curve.dashed else ""
-        points = " ".join(f"{across(a):.1f},{up(b):.1f}" for a, b in zip(curve.x, curve.y, strict=True))
-        body.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2.4"{dash}/>')
+        color, height = COLORS[number % len(COLORS)], TOP + 18 + 20 * number
+        stroke = f'stroke="{color}" stroke-width="2.4"' + (' stroke-dasharray="6 5"' if curve.dashed else "")
+        points = [(across(a), up(b)) for a, b in zip(curve.x, curve.y, strict=True)]
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+        body.append(f'<polyline points="{path}" fill="none" {stroke}/>')
         if curve.marks:
-            body += [
-                f'<circle cx="{across(a):.1f}" cy="{up(b):.1f}" r="3.6" fill="{color}"/>'
-                for a, b in zip(curve.x, curve.y, strict=True)
-            ]
-        height = top + 20 * number
-        right = LEFT + inside_width - 8
-        body.append(_text(right - 34, height + 4, curve.name, "legend", "end"))
-        body.append(
-            f'<line x1="{right - 28}" y1="{height:.1f}" x2="{right}" y2="{height:.1f}" stroke="{color}" '
-            f'stroke-width="2.4"{dash}/>'
-        )
+            body += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.6" fill="{color}"/>' for a, b in points]
+        body.append(_text(right - 42, height + 4, curve.name, "legend", "end"))
+        body.append(f'<line x1="{right - 36}" y1="{height:.1f}" x2="{right - 8}" y2="{height:.1f}" {stroke}/>')
     return _svg(title, description, HEIGHT, body)
 
 
-def _named_rows(
-    names: Sequence[str], low: float, high: float, label: str
-) -> tuple[list[str], Callable[[float], float], list[float], float]:
-    """Return a frame with one row per name: its body, where values and rows lie, and its height."""
-    if high == low:
-        high = 1.0
+def tradeoff_curve(name: str, claim: Guarantee) -> Curve:
+    """Return the trade-off curve of a guarantee, denser at both ends, where it bends."""
+    x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
+    if not isinstance(claim, GaussianDP):  # the corner of the two straight lines
+        corner = 1 / (1 + math.exp(min(claim.epsilon_bound, 500)))
+        x = np.sort(np.append(x, corner * (1 - claim.delta(math.inf))))
+    return Curve(name, x.tolist(), np.asarray(claim.tradeoff(x)).tolist())
+
+
+def tradeoff_chart(description: str, claim: Guarantee, more: Sequence[Curve] = (), answer: str = "") -> str:
+    """Return the smallest errors that a claim allows an attacker who answers, beside guessing and more curves."""
+    guessing = Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True)
+    alarms, misses = "false alarms", "misses"
+    if answer:
+        alarms, misses = f"false alarms: says “{answer}” wrongly", f"misses: does not say “{answer}” where it is so"
+    return line_chart(
+        "What an attacker can achieve",
+        description,
+        [tradeoff_curve("the claim: no attack lies below", claim), guessing, *more],
+        Axis(alarms, 0, 1, form="{:.0%}".format),
+        Axis(misses, 0, 1, form="{:.0%}".format),
+    )
+
+
+def accuracy_chart(ahead: AccuracyForecast) -> str:
+    """Return the predicted excess loss against the budget."""
+    form = ahead.form
+    x, y = [budget for budget, _ in ahead.points], [max(risk, 1e-6) for _, risk in ahead.points]
+    alone = max(ahead.without_privacy, 1e-6)
+    low, high = min(*y, alone) / 1.5, max(y) * 1.5
+    return line_chart(
+        f"Accuracy against {ahead.budget}",
+        f"Predicted {ahead.quantity}, for {ahead.budget} from {x[0]:g} to {x[-1]:g}: it falls from {form(y[0])} to "
+        f"{form(y[-1])} as the budget grows. Without privacy it is {form(alone)}.",
+        [
+            Curve("private", x, y, marks=True),
+            Curve("this budget", [ahead.own, ahead.own], [low, high], dashed=True),
+            Curve("without privacy", [x[0], x[-1]], [alone, alone], dashed=True),
+        ],
+        Axis(ahead.budget, x[0], x[-1], logarithmic=True),
+        Axis("predicted excess loss", low, high, logarithmic=True, form=form),
+    )
+
+
+def _row_chart(
+    title: str, description: str, names: Sequence[str], values: Array, ends: Array | None, label: str, bars: bool
+) -> str:
+    """Return an SVG with one row per name: a bar or a dot for its value, and a whisker where there are ends."""
+    drawn = values if ends is None else ends
+    low, high = min(0.0, float(drawn.min())), max(0.0, float(drawn.max()))
+    high = 1.0 if high == low else high
     pad = 0.04 * (high - low)
     axis = Axis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
     left, row, top = 190, 26, 8
-    bottom = top + row * len(names)
-    inside = WIDTH - left - RIGHT
+    bottom, inside = top + row * len(names), WIDTH - left - RIGHT
 
     def across(value: float) -> float:
-        return left + inside * axis.place(value)
+        return left + inside * axis.position(value)
 
     body = []
     for value in axis.ticks():
         body.append(_line(across(value), top, across(value), bottom, "grid"))
         body.append(_text(across(value), bottom + 18, f"{value:g}"))
-    middles = [top + row * (number + 0.5) for number in range(len(names))]
-    for name, middle in zip(names, middles, strict=True):
-        shown = name if len(name) <= 26 else name[:25] + "…"
-        body.append(_text(left - 10, middle + 4, shown, anchor="end"))
+    for number, (name, value) in enumerate(zip(names, values.tolist(), strict=True)):
+        middle = top + row * (number + 0.5)
+        body.append(_text(left - 10, middle + 4, name if len(name) <= 26 else name[:25] + "…", anchor="end"))
+        if bars:
+            start, end = sorted((across(0.0), across(value)))
+            body.append(
+                f'<rect x="{start:.1f}" y="{middle - 8:.1f}" width="{max(end - start, 1):.1f}" height="16" '
+                f'fill="{COLORS[0]}" fill-opacity="0.75"/>'
+            )
+        if ends is not None:
+            a, b = (across(end) for end in ends[number].tolist())
+            body.append(_line(a, middle, b, middle, "whisker"))
+            body += [_line(end, middle - 5, end, middle + 5, "whisker") for end in (a, b)]
+        if not bars:
+            body.append(f'<circle cx="{across(value):.1f}" cy="{middle:.1f}" r="4.2" fill="{COLORS[0]}"/>')
     body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
     body.append(_text(left + inside / 2, bottom + 42, label, "label"))
-    return body, across, middles, bottom + 54
+    return _svg(title, description, bottom + 54, body)
 
 
-def _whisker(a: float, b: float, middle: float) -> list[str]:
-    ends = [_line(end, middle - 5, end, middle + 5, "whisker") for end in (a, b)]
-    return [_line(a, middle, b, middle, "whisker"), *ends]
+def _effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
+    """Return effects of columns between their bounds, with interval ends and unit; None where one is infinite."""
+    coef, bounds = np.atleast_2d(model.coef_)[0], column_bounds(model)
+    label, width = "coefficient", np.ones(len(coef))
+    if bounds is not None:  # columns of different units can be compared
+        label, width = _BETWEEN_BOUNDS, bounds[1] - bounds[0]
+    with np.errstate(over="ignore"):  # a stranger's file; infinite effects are not drawn
+        values, ends = coef * width, None if ends is None else ends * width[:, None]
+    return (values, ends, label) if np.isfinite(values if ends is None else ends).all() else None
 
 
-def effect_chart(
-    title: str,
-    description: str,
-    names: Sequence[str],
-    values: Sequence[float],
-    spreads: Sequence[float] | None,
-    label: str,
-) -> str:
-    """Return an SVG with one bar per name, and a whisker of twice the spread on each side.
+def effect_plot(model: Fitted, most: int) -> str | None:
+    """Return an SVG of bars: the effect of each column between its bounds, with the noise where it is known."""
+    coef, spread = np.atleast_2d(model.coef_), uncertainty(model)
+    if column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
+        return None
+    exact = spread is not None and spread.exact
+    noise = coef[0][:, None] + np.array([-2.0, 2.0]) * spread.coef[:, None] if spread is not None and exact else None
+    found = _effects(model, noise)
+    if found is None:
+        return None
+    names, (values, ends, label) = feature_names(model), found
+    words = (
+        "How far the model's value moves when a column goes from its lower to its upper public bound. The largest "
+        f"effect is that of {names[int(np.argmax(np.abs(values)))]}."
+    )
+    return _row_chart("Effect of each column", words, names, values, ends, label, bars=True)
+
+
+def _interval_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
+    """Return the effects of columns with confidence intervals; None without them."""
+    intervals = coefficient_intervals(model, level)
+    found = None if intervals is None or len(intervals) > 1 else _effects(model, intervals[0])
+    if found is None or found[1] is None:
+        return None
+    return found[0], found[1], found[2]
+
+
+def interval_plot(model: Fitted, most: int) -> str | None:
+    """Return an SVG of effects with intervals, the `most` largest in the order of columns; None without intervals."""
+    found = _interval_effects(model, LEVEL)
+    if found is None:
+        return None
+    names, (values, ends, label) = feature_names(model), found
+    largest = np.sort(np.argsort(-np.abs(values))[:most])
+    shown = [names[column] for column in largest]
+    apart = [name for name, (low, high) in zip(shown, ends[largest], strict=True) if low > 0 or high < 0]
+    words = f"Intervals without 0: {', '.join(apart)}." if apart else "Every interval holds 0."
+    words = f"A dot for each column on the line of its {LEVEL:.0%} interval, of sampling and privacy noise. {words}"
+    return _row_chart(
+        "Coefficients with intervals", words, shown, values[largest], ends[largest], label, bars=False
+    )  # fmt: skip
+
+
+def plot_coefficients(model: Fitted, level: float = LEVEL, ax: Axes | None = None) -> Axes:
+    """Draw the coefficients of a fit with ``inference=True`` and their intervals, and return the axes.
 
     Parameters
     ----------
-    title, description : str
-        What the picture shows, and what it says.
-    names, values : sequence
-        One bar each.
-    spreads : sequence of float, optional
-        Standard deviations; no whiskers without them.
-    label : str
-        What the bars measure.
+    model : fitted estimator
+        With one vector of coefficients. Each is drawn as the effect of its column between its public bounds, or as it
+        is where there are none.
+    level : float, default=0.95
+        Of the intervals.
+    ax : matplotlib axes, optional
+        Where to draw; needs matplotlib.
+
+    Notes
+    -----
+    Privacy: intervals are computed from what the fit released, and may be published with it.
     """
-    room = [0.0] * len(values) if spreads is None else [2 * spread for spread in spreads]
-    low = min(0.0, *(value - extra for value, extra in zip(values, room, strict=True)))
-    high = max(0.0, *(value + extra for value, extra in zip(values, room, strict=True)))
-    body, across, middles, height = _named_rows(names, low, high, label)
-    for middle, value, extra in zip(middles, values, room, strict=True):
-        start, end = sorted((across(0.0), across(value)))
-        body.append(
-            f'<rect x="{start:.1f}" y="{middle - 8:.1f}" width="{max(end - start, 1):.1f}" height="16" '
-            f'fill="{COLORS[0]}" fill-opacity="0.75"/>'
+    found = _interval_effects(model, level)
+    if found is None:
+        raise ValueError(
+            "plot_coefficients needs a fit with inference=True and one vector of coefficients. Got another one."
         )
-        if spreads is not None:
-            body += _whisker(across(value - extra), across(value + extra), middle)
-    return _svg(title, description, height, body)
+    names, (values, ends, label) = feature_names(model), found
+    if ax is None:
+        import matplotlib.pyplot as plt
 
-
-def interval_chart(
-    title: str,
-    description: str,
-    names: Sequence[str],
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    label: str,
-) -> str:
-    """Return an SVG with one dot per name on the line of its interval; other parameters as in `effect_chart`.
-
-    Parameters
-    ----------
-    title, description, names, values, label
-        As in :func:`effect_chart`.
-    ends : sequence of (float, float)
-        Low and high ends of the intervals.
-    """
-    low, high = min(0.0, *(low for low, _ in ends)), max(0.0, *(high for _, high in ends))
-    body, across, middles, height = _named_rows(names, low, high, label)
-    for middle, value, (low, high) in zip(middles, values, ends, strict=True):
-        body += _whisker(across(low), across(high), middle)
-        body.append(f'<circle cx="{across(value):.1f}" cy="{middle:.1f}" r="4.2" fill="{COLORS[0]}"/>')
-    return _svg(title, description, height, body)
-
-
-_STYLE = (
-    "text { font: 12px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
-    ".axis { stroke: #8b9098 } .whisker { stroke: #1c1c1e }"
-)
-
-
-def standalone(svg: str) -> str:
-    """Return a picture as a file of its own: with the style that a report keeps in its head."""
-    head, rest = svg.split("\n", 1)
-    return f'{head}\n<style>{_STYLE}</style>\n<rect width="100%" height="100%" fill="white"/>\n{rest}\n'
+        ax = plt.subplots(figsize=(6.4, 1.2 + 0.3 * len(names)))[1]
+    rows = np.arange(len(names))
+    bars = np.maximum(np.array([values - ends[:, 0], ends[:, 1] - values]), 0.0)
+    ax.axvline(0.0, color="0.7", linewidth=1)
+    ax.errorbar(values, rows, xerr=bars, fmt="o", capsize=3)
+    ax.set(yticks=rows, yticklabels=names, xlabel=label)
+    ax.invert_yaxis()
+    return ax

@@ -1,40 +1,46 @@
-"""What people read of a fitted model: public facts, noise and coefficients, one line each."""
+"""Summary of a fitted model and its certificate: the same facts as plain text, on a terminal, and as an HTML card."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from base64 import b64encode
+from collections.abc import Iterable
+from html import escape
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.inputs.estimator_protocols import Fitted
-from dpconvex.privacy.bounds.base import RECORD
-from dpconvex.reports.certificate_words import describe_mechanism, describe_neighbors, describe_sampler, noise_lines
-from dpconvex.reports.content import coefficient_intervals, value_heading
+from dpconvex.inputs.settings import Fitted
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.reports.charts import interval_plot, standalone
+from dpconvex.reports.facts import (
+    attacker,
+    coefficient_intervals,
+    coefficient_rows,
+    feature_names,
+    gaussian_guarantee,
+    problem_names,
+    value_heading,
+)
+from dpconvex.reports.printable import visible
+from dpconvex.reports.wording import (
+    describe_guarantee,
+    describe_labels,
+    describe_mechanism,
+    describe_neighbors,
+    describe_public_facts,
+    describe_sampler,
+    explain_guarantee,
+    noise_lines,
+)
 
-__all__ = ["Summary", "cut", "first_label", "shown", "shown_names", "summary_text"]
+if TYPE_CHECKING:
+    from rich.table import Table
 
 WIDTH, BESIDE, LINE = 48, 31, 96  # of a name, of one beside an interval, and of a line of facts
-
-
-def shown(name: object) -> str:
-    """Return a name on one line; signs that cannot be seen, like line breaks, are escaped."""
-    text = str(name)
-    return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
-
-
-def cut(text: str, width: int, number: int) -> str:
-    """Return text of at most this width; what is cut is numbered, so that no two look alike."""
-    if len(text) <= width:
-        return text
-    end = f"... [{number}]"
-    return text[: width - len(end)] + end
-
-
-def shown_names(names: Iterable[object], width: int) -> list[str]:
-    """Return the names of columns as they are shown, at most this wide and all different."""
-    return [cut(shown(name), width, number) for number, name in enumerate(names)]
+MOST_CLASSES, MOST_COEFFICIENTS, LONGEST_LABEL = 8, 1000, 24  # of a table on a terminal
+_CARD_COEFFICIENTS = 6
+_CARD_FACTS = ("guarantee", "promised to", "mechanism", "public facts")
 
 
 class Summary:
@@ -47,54 +53,150 @@ class Summary:
         return self.text
 
 
-def first_label(first: str) -> Iterator[str]:
-    """Yield a label for the first line of several, and none for the others."""
-    return chain([first], repeat(""))
+def certificate_facts(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return a certificate as labels and words; a line without a label continues the one above."""
+    labels = describe_labels(certificate)
+    facts = [
+        ("guarantee", describe_guarantee(certificate.guarantee)),
+        ("meaning", explain_guarantee(certificate.guarantee, certificate.neighbors, certificate.unit)),
+        ("promised to", certificate.unit),
+        ("neighbours", describe_neighbors(certificate)),
+        ("mechanism", describe_mechanism(certificate.mechanism)),
+        ("because", certificate.theorem),
+        ("public facts", describe_public_facts(certificate)),
+        *(("" if number else "noise", line) for number, line in enumerate(noise_lines(certificate))),
+        ("sampler", describe_sampler(certificate)),
+    ]
+    if labels is not None:
+        facts.append(("label set", labels))
+    if "invalid_rows" in certificate.parameters:
+        facts.append(("invalid rows", str(certificate.parameters["invalid_rows"])))
+    return [*facts, *(("warning", text) for text in certificate.warnings)]
+
+
+def shown(name: object) -> str:
+    """Return a name on one line; signs that cannot be seen, like line breaks, are escaped."""
+    text = str(name)
+    return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
+
+
+def shown_names(names: Iterable[object], width: int) -> list[str]:
+    """Return names as they are shown, at most this wide; what is cut is numbered, so that no two look alike."""
+    found = []
+    for number, name in enumerate(names):
+        text, end = shown(name), f"... [{number}]"
+        found.append(text if len(text) <= width else text[: width - len(end)] + end)
+    return found
 
 
 def summary_text(model: Fitted) -> str:
-    """Return the summary of a fitted model."""
-    certificate = model.certificate_
-    matrices = getattr(model, "takes_matrices", False)
-    unnamed = [f"{'theta' if matrices else 'x'}{i}" for i in range(model.n_features_in_)]
-    guarantee = certificate.guarantee
-    lines: list[tuple[str, str]] = [
-        ("guarantee", repr(guarantee)),
-        ("promised to", certificate.unit),
-        ("neighbours", describe_neighbors(certificate.neighbors).replace(RECORD, certificate.unit)),
-        ("mechanism", describe_mechanism(certificate.mechanism)),
-        ("because", certificate.theorem),
-        ("people (public)" if certificate.bounds.people else "records (public)", f"{certificate.bounds.n_samples:,}"),
-        ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
-        *model._summary_facts(),
-        *zip(first_label("noise"), noise_lines(certificate), strict=False),
-        ("sampler", describe_sampler(certificate)),
-        *(("warning", text) for text in certificate.warnings),
-    ]
-    width = 78
+    """Return the summary of a fitted model as plain text."""
+    certificate, width = model.certificate_, 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
-    for label, value in lines:
+    for label, value in [*certificate_facts(certificate), *model._summary_facts()]:
         text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
-    intercepts, intervals = np.atleast_1d(model.intercept_), coefficient_intervals(model)
-    wide = WIDTH if intervals is None else BESIDE
-    names = shown_names(getattr(model, "feature_names_in_", unnamed), wide)
-    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
-        heading = value_heading(model).replace("value", "coefficient")
-        if len(intercepts) > 1:
-            heading = cut(shown(model._problem_name(problem)), wide, problem)
-        rows = [(heading, f"{'value':>20}")]
-        if not matrices:
-            rows.append(("(intercept)", f"{float(intercepts[problem]):>20.6g}"))
-        pairs = zip(names, coefficients, strict=True)
-        rows += [(name, f"{value:>20.6g}") for name, value in pairs]
-        table = [f"{name:<{wide}} {value}" for name, value in rows]
-        if intervals is not None:
-            table[0] += f"{'95 % interval':>26}"
-            ends = [f"{low:.4g} to {high:.4g}" for low, high in intervals[problem]]
-            first = len(table) - len(ends)
-            table[first:] = [f"{a}{b:>26}" for a, b in zip(table[first:], ends, strict=True)]
-        text += ["-" * width, table[0], "-" * width, *table[1:]]
+    rows, problems = coefficient_rows(model), len(np.atleast_2d(model.coef_))
+    wide = BESIDE if rows[-1].intervals else WIDTH
+    names = shown_names([row.name for row in rows], wide)
+    headings = [value_heading(model).replace("value", "coefficient")]
+    if problems > 1:
+        headings = shown_names([model._problem_name(problem) for problem in range(problems)], wide)
+    for problem, heading in enumerate(headings):
+        head = f"{heading:<{wide}} {'value':>20}" + (f"{'95 % interval':>26}" if rows[-1].intervals else "")
+        text += ["-" * width, head, "-" * width]
+        for name, row in zip(names, rows, strict=True):
+            ends = f"{row.intervals[problem]:>26}" if row.intervals else ""
+            text.append(f"{name:<{wide}} {row.values[problem]:>20}{ends}")
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
         text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
     return "\n".join(text)
+
+
+def certificate_table(certificate: Certificate) -> Table:
+    """Return the certificate as a table for a terminal."""
+    from rich.markup import escape as escape_markup
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in certificate_facts(certificate):
+        table.add_row(label, escape_markup(text))
+    return table
+
+
+def coefficient_table(model: Fitted) -> Table:
+    """Return intercept and coefficients for a terminal: of at most MOST_CLASSES classes, the first of many."""
+    from rich.markup import escape as escape_markup
+    from rich.table import Table
+
+    problems, columns = np.atleast_2d(model.coef_).shape
+    left = {
+        "classes" if hasattr(model, "classes_") else "columns": problems - MOST_CLASSES,
+        "coefficients": columns - MOST_COEFFICIENTS,
+    }
+    notes = [f"and {count:,} more {name}" for name, count in left.items() if count > 0]
+    table = Table(caption=", ".join(notes) + ": the model file has them" if notes else None)
+    table.add_column("coefficient")
+    headings = problem_names(model)
+    if problems > 1:
+        headings = shown_names(headings[:MOST_CLASSES], LONGEST_LABEL)
+    for heading in headings:
+        table.add_column(escape_markup(heading), justify="right")
+    rows = coefficient_rows(model, MOST_COEFFICIENTS)
+    intervals = problems == 1 and bool(rows[-1].intervals)
+    if intervals:
+        table.add_column("95 % interval", justify="right")
+    for row in rows:
+        ends = row.intervals if intervals else []
+        table.add_row(escape_markup(shown(row.name)), *row.values[:MOST_CLASSES], *ends)
+    return table
+
+
+def coefficients(model: Fitted) -> dict[str, list[float] | float]:
+    """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
+    intervals = coefficient_intervals(model)
+    found = {"coef": np.asarray(model.coef_).tolist(), "intercept": np.asarray(model.intercept_).tolist()}
+    if intervals is not None:
+        found["interval"] = intervals.reshape(*np.shape(model.coef_), 2).tolist()
+    return found
+
+
+def model_card(model: Fitted) -> str:
+    """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds, largest coefficients."""
+    certificate = model.certificate_
+    odds = attacker(gaussian_guarantee(certificate) or certificate.guarantee).accuracy
+    facts = [fact for fact in certificate_facts(certificate) if fact[0] in _CARD_FACTS]
+    facts.append(("an attacker at even odds", f"right at most {100 * odds:.1f} % of the time"))
+    if certificate.sampler.startswith("seeded"):
+        facts.insert(0, ("not private", "random_state was fixed, which is for tests"))
+    coef = np.atleast_2d(model.coef_)
+    if len(coef) == 1:
+        names, intervals = feature_names(model), coefficient_intervals(model)
+        largest = np.argsort(-np.abs(coef[0]))[:_CARD_COEFFICIENTS].tolist()
+        words = [
+            f"{names[column]} {coef[0, column]:.3g}"
+            + ("" if intervals is None else " [{:.3g}, {:.3g}]".format(*intervals[0, column]))
+            for column in largest
+        ]
+        words += [f"{coef.shape[1] - len(largest)} more"] if coef.shape[1] > len(largest) else []
+        facts.append(("largest coefficients", ", ".join(words)))
+        if intervals is not None:
+            facts.append(("in brackets", "95 % intervals of sampling and privacy noise"))
+    plot, picture = interval_plot(model, _CARD_COEFFICIENTS), ""
+    if plot is not None:  # an image of its own: styles of a notebook and of an SVG in it would mix
+        data = b64encode(standalone(plot).encode()).decode()
+        picture = (
+            f'<img alt="Coefficients with 95 % intervals" style="width:480px;max-width:100%" '
+            f'src="data:image/svg+xml;base64,{data}">'
+        )
+    rows = "".join(
+        f'<tr><th style="text-align:left;padding:2px 12px 2px 0">{escape(label)}</th>'
+        f'<td style="text-align:left">{escape(visible(words))}</td></tr>'
+        for label, words in facts
+    )
+    return (
+        '<div style="border:1px solid #8b9098;border-radius:8px;padding:10px 14px;display:inline-block">'
+        f"<strong>{escape(type(model).__name__)}</strong><table>{rows}</table>{picture}</div>"
+    )

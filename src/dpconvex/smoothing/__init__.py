@@ -4,12 +4,9 @@ from typing import TYPE_CHECKING
 
 from dpconvex.on_demand import on_demand
 
-# At once: it is named like its module.
-from dpconvex.smoothing.moreau import MoreauLoss, moreau
-
 if TYPE_CHECKING:
-    from dpconvex.smoothing.bowl_moreau import BowlMoreau
     from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
+    from dpconvex.smoothing.derived_kernels import MixtureKernel
     from dpconvex.smoothing.kernels import (
         KERNELS,
         EpanechnikovKernel,
@@ -20,35 +17,33 @@ if TYPE_CHECKING:
         LogisticKernel,
         UniformKernel,
     )
-    from dpconvex.smoothing.mixture import MixtureKernel
-    from dpconvex.smoothing.multivariate import SmoothedL1, SmoothedMax, SmoothedProfile, convolve_vector
-    from dpconvex.smoothing.pieces_moreau import PiecesMoreau
-    from dpconvex.smoothing.polyhedral import SmoothedFacets
-    from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
+    from dpconvex.smoothing.moreau_envelopes import (
+        BowlMoreau,
+        MoreauLoss,
+        PiecesMoreau,
+        VectorMoreau,
+        moreau,
+        moreau_vector,
+    )
+    from dpconvex.smoothing.vector_convolution import (
+        SmoothedFacets,
+        SmoothedL1,
+        SmoothedMax,
+        SmoothedProfile,
+        convolve_vector,
+    )
 else:
+    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Uniform", "")
+    _MOREAU = ("BowlMoreau", "MoreauLoss", "PiecesMoreau", "VectorMoreau", "moreau", "moreau_vector")
+    _VECTOR = ("SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector")
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "BowlMoreau": "bowl_moreau",
-            "ConvolvedLoss": "convolution",
-            "EpanechnikovKernel": "kernels",
-            "ExponentialKernel": "kernels",
-            "GaussianKernel": "kernels",
-            "KERNELS": "kernels",
-            "Kernel": "kernels",
-            "LaplacianKernel": "kernels",
-            "LogisticKernel": "kernels",
-            "MixtureKernel": "mixture",
-            "PiecesMoreau": "pieces_moreau",
-            "SmoothedFacets": "polyhedral",
-            "SmoothedL1": "multivariate",
-            "SmoothedMax": "multivariate",
-            "SmoothedProfile": "multivariate",
-            "UniformKernel": "kernels",
-            "VectorMoreau": "vector_moreau",
-            "convolve": "convolution",
-            "convolve_vector": "multivariate",
-            "moreau_vector": "vector_moreau",
+            **dict.fromkeys(("KERNELS", *(f"{name}Kernel" for name in _KERNELS)), "kernels"),
+            **dict.fromkeys(("ConvolvedLoss", "convolve"), "convolution"),
+            **dict.fromkeys(_MOREAU, "moreau_envelopes"),
+            **dict.fromkeys(_VECTOR, "vector_convolution"),
+            "MixtureKernel": "derived_kernels",
         },
     )
 

@@ -13,29 +13,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses import Huber, Logistic, Scaled, Squared
-from dpconvex.losses.interface import Loss
-from dpconvex.smoothing import (
-    EpanechnikovKernel,
-    ExponentialKernel,
-    GaussianKernel,
-    LaplacianKernel,
-    LogisticKernel,
-    UniformKernel,
-)
+from dpconvex.losses.pointwise import Huber, Logistic, Loss, PiecewiseLinearFunction, Scaled, Squared
+from dpconvex.smoothing import kernels
 from dpconvex.smoothing.convolution import ConvolvedLoss
-from dpconvex.smoothing.moreau import MoreauLoss
-
-__all__ = ["CompiledSlope", "compile_slope", "compiled_slope"]
+from dpconvex.smoothing.moreau_envelopes import MoreauLoss
 
 _KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)
 _KERNELS: dict[type, int] = {
-    LogisticKernel: 0,
-    GaussianKernel: 1,
-    UniformKernel: 2,
-    EpanechnikovKernel: 3,
-    LaplacianKernel: 4,
-    ExponentialKernel: 4,
+    kernels.LogisticKernel: 0,
+    kernels.GaussianKernel: 1,
+    kernels.UniformKernel: 2,
+    kernels.EpanechnikovKernel: 3,
+    kernels.LaplacianKernel: 4,
+    kernels.ExponentialKernel: 4,
 }
 
 
@@ -76,39 +66,26 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
         kernel = _KERNELS.get(type(loss.kernel))
         if kernel is None:
             return None
-        kinks = loss.loss.kinks
-        assert kinks is not None, "checked at construction"
-        jumps = 2.0 * np.array(kinks.weights)
+        knots, jumps = np.array(loss.shape.knots), 2.0 * np.array(loss.shape.weights)
         return CompiledSlope(
-            residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, kinks.slopes[0], 1.0,
-            np.array(kinks.knots), jumps,
-        )  # fmt: skip
+            residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, loss.shape.slopes[0], 1.0, knots, jumps
+        )
     if isinstance(loss, MoreauLoss):
-        kinks = loss.loss.kinks
-        assert kinks is not None, "checked at construction"
-        return CompiledSlope(
-            residual, _MOREAU, 0, loss.modulus, kinks.slopes[0], 1.0,
-            np.array(kinks.knots), np.array(kinks.slopes),
-        )  # fmt: skip
-    kinks = getattr(loss, "kinks", None)
-    if kinks is not None:
-        return CompiledSlope(
-            residual, _KINKED, 0, 1.0, kinks.slope, 1.0,
-            np.array(kinks.knots), np.array(kinks.weights),
-        )  # fmt: skip
+        knots, slopes = np.array(loss.shape.knots), np.array(loss.shape.slopes)
+        return CompiledSlope(residual, _MOREAU, 0, loss.modulus, loss.shape.slopes[0], 1.0, knots, slopes)
+    shape: PiecewiseLinearFunction | None = getattr(loss, "piecewise_linear", None)
+    if shape is not None:
+        knots, weights = np.array(shape.knots), np.array(shape.weights)
+        return CompiledSlope(residual, _KINKED, 0, 1.0, shape.slope, 1.0, knots, weights)
     if isinstance(loss, Scaled):
         inner = compile_slope(loss.loss)
         if inner is None or inner.knots.size:  # a smoothed loss: scale it before it is smoothed
             return None
         return inner._replace(factor=loss.factor * inner.factor)
     # By exact type: a subclass may compute something else.
-    if type(loss) is Logistic:
-        return CompiledSlope(residual, _LOGISTIC, 0, 1.0, 0.0, 1.0, none, none)
-    if type(loss) is Huber:
-        return CompiledSlope(residual, _HUBER, 0, loss.width, 0.0, 1.0, none, none)
-    if type(loss) is Squared:
-        return CompiledSlope(residual, _SQUARED, 0, 1.0, 0.0, 1.0, none, none)
-    return None
+    formula = {Logistic: _LOGISTIC, Huber: _HUBER, Squared: _SQUARED}.get(type(loss))
+    width = loss.width if isinstance(loss, Huber) else 1.0
+    return None if formula is None else CompiledSlope(residual, formula, 0, width, 0.0, 1.0, none, none)
 
 
 @numba.njit(inline="always")

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.interface import Kind, PointwiseLoss
-from dpconvex.losses.kinks import Kinks
+from dpconvex.losses.pointwise import Kind, PiecewiseLinearFunction, PointwiseLoss
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
@@ -20,8 +19,36 @@ _CELLS = 1024
 _MOST_DENSITIES = 2**22
 
 
+class SmoothedLoss(PointwiseLoss):
+    """A piecewise-linear loss made smooth: kind, range of slopes and Lipschitz constant stay those of the loss."""
+
+    loss: PointwiseLoss
+
+    @property
+    def kind(self) -> Kind:
+        """That of the loss."""
+        return self.loss.kind
+
+    @cached_property
+    def shape(self) -> PiecewiseLinearFunction:
+        """The function that is smoothed."""
+        shape = self.loss.piecewise_linear
+        assert shape is not None, "checked at construction"
+        return shape
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss: the slope far from the knots is unchanged."""
+        return self.shape.lipschitz
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """That of the loss: averages of slopes stay inside it."""
+        return self.loss.slope_range
+
+
 @dataclass(frozen=True)
-class ConvolvedLoss(PointwiseLoss):
+class ConvolvedLoss(SmoothedLoss):
     """``c_h(u) = E c(u + h v)`` for a piecewise-linear ``c``; build it with :func:`convolve`.
 
     With knots ``k_j``, weights ``w_j``, bandwidth ``h`` and ``t_j = (u - k_j) / h``:
@@ -37,7 +64,7 @@ class ConvolvedLoss(PointwiseLoss):
 
     def __post_init__(self) -> None:
         # Checked here and not in convolve: a loss read back from a file passes through here too.
-        _kinks_of(self.loss)
+        _check_piecewise_linear(self.loss)
         kernel, bandwidth = self.kernel, self.bandwidth
         if not isinstance(kernel, Kernel):
             raise TypeError(
@@ -52,30 +79,16 @@ class ConvolvedLoss(PointwiseLoss):
         remedy = "For no smoothing use the loss itself with a mechanism that accepts kinks."
         number = check_positive("bandwidth", "convolve", bandwidth, remedy)
         object.__setattr__(self, "bandwidth", number)
-        if not math.isfinite(2.0 * sum(self._shape.weights) * kernel.peak / number):
+        if not math.isfinite(2.0 * sum(self.shape.weights) * kernel.peak / number):
             raise ValueError(
                 "The 'bandwidth' parameter of convolve must leave a finite smoothness. "
                 f"Got {bandwidth!r} instead. Use a larger bandwidth."
             )
 
-    @property
-    def kind(self) -> Kind:
-        """The kind of the loss that is smoothed."""
-        return self.loss.kind
-
-    @cached_property
-    def _shape(self) -> Kinks:
-        return _kinks_of(self.loss)
-
-    @cached_property
-    def lipschitz(self) -> float:
-        """That of the loss: the slope far from the knots is unchanged."""
-        return self._shape.lipschitz
-
     @cached_property
     def approximation_gap(self) -> float:
         """``bandwidth * mean_abs * sum_j w_j >= sup (c_h - c) >= 0``, an equality for one kink."""
-        return self.bandwidth * self.kernel.mean_abs * math.fsum(self._shape.weights)
+        return self.bandwidth * self.kernel.mean_abs * math.fsum(self.shape.weights)
 
     @cached_property
     def smoothness(self) -> float:
@@ -85,9 +98,7 @@ class ConvolvedLoss(PointwiseLoss):
         right increase, so on a cell [a, b] the curvature is at most ``left(a) + right(b)``; the
         largest such bound holds everywhere, because outside the knots all terms decrease.
         """
-        shape, h = self._shape, self.bandwidth
-        jumps = 2.0 * np.asarray(shape.weights)
-        knots = np.asarray(shape.knots)
+        h, knots, jumps = self.bandwidth, np.asarray(self.shape.knots), 2.0 * np.asarray(self.shape.weights)
         total = float(jumps.sum()) * self.kernel.peak / h
         cells = min(_CELLS, _MOST_DENSITIES // len(knots) ** 2)
         if len(knots) == 1 or cells == 0:
@@ -101,14 +112,9 @@ class ConvolvedLoss(PointwiseLoss):
         # The allowance covers rounding in the densities, which are monotone only up to that.
         return min(total, worst / h * (1.0 + 1e-12))
 
-    @property
-    def slope_range(self) -> tuple[float, float]:
-        """The range of the loss that is smoothed: averages of slopes stay inside it."""
-        return self.loss.slope_range
-
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h(u)`` for float64 ``u``."""
-        shape, h, gap = self._shape, self.bandwidth, self.kernel.gap
+        shape, h, gap = self.shape, self.bandwidth, self.kernel.gap
         value = shape.value(u)
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             value = value + (h * weight) * gap((u - knot) / h)
@@ -116,7 +122,7 @@ class ConvolvedLoss(PointwiseLoss):
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h'(u)`` for float64 ``u``."""
-        shape, h, cdf = self._shape, self.bandwidth, self.kernel.cdf
+        shape, h, cdf = self.shape, self.bandwidth, self.kernel.cdf
         slope = shape.slopes[0]
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             slope = slope + (2.0 * weight) * cdf((u - knot) / h)
@@ -124,26 +130,23 @@ class ConvolvedLoss(PointwiseLoss):
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h''(u)`` for float64 ``u``."""
-        shape, h, pdf = self._shape, self.bandwidth, self.kernel.pdf
+        shape, h, pdf = self.shape, self.bandwidth, self.kernel.pdf
         curvature = 0.0
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             curvature = curvature + (2.0 * weight / h) * pdf((u - knot) / h)
         return curvature
 
 
-def _kinks_of(loss: PointwiseLoss) -> Kinks:
-    kinks = loss.kinks if isinstance(loss, PointwiseLoss) else None
-    if kinks is not None:
-        return kinks
-    smooth = math.isfinite(getattr(loss, "smoothness", math.inf))
-    remedy = (
-        f"{type(loss).__name__} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
-        if smooth
-        else "Write it as KinkedLoss(knots, slopes)."
-    )
+def _check_piecewise_linear(loss: PointwiseLoss) -> None:
+    if isinstance(loss, PointwiseLoss) and loss.piecewise_linear is not None:
+        return
+    name, smoothness = type(loss).__name__, getattr(loss, "smoothness", math.inf)
+    smooth, remedy = math.isfinite(smoothness), "Write it as KinkedLoss(knots, slopes)."
+    if smooth:
+        remedy = f"{name} is already smooth (smoothness={smoothness:g}): use it as it is."
     raise (ValueError if smooth else TypeError)(
-        "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge "
-        f"or KinkedLoss. Got {type(loss).__name__} instead. {remedy}"
+        "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge or KinkedLoss. "
+        f"Got {name} instead. {remedy}"
     )
 
 
@@ -163,11 +166,6 @@ def convolve(loss: PointwiseLoss, kernel: Kernel, bandwidth: float) -> Convolved
         One-dimensional.
     bandwidth : float
         Positive, in the units of ``u`` (the target's for a residual loss).
-
-    Returns
-    -------
-    ConvolvedLoss
-        A loss with finite smoothness.
 
     Privacy
     -------

@@ -1,13 +1,27 @@
-"""Certified minimisers: what they report holds at the point they return."""
+"""Certified minimisers: what they report holds at the point they return.
 
-from dpconvex.solvers.accelerated import AcceleratedGradient
+>>> import numpy as np
+>>> from dpconvex.engine.dense_rows import MemoryRows
+>>> from dpconvex.engine.rows import RowMap
+>>> from dpconvex.losses import Hinge, Logistic
+>>> from dpconvex.objectives import EmpiricalObjective
+>>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+>>> smooth = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+>>> solvers = Newton(), LBFGS(), AcceleratedGradient(), Katyusha()
+>>> [bool(each.solve(smooth, np.zeros(smooth.dim), 1e-8).gradient_norm <= 1e-8) for each in solvers]
+[True, True, True, True]
+>>> kinked = EmpiricalObjective(rows, Hinge(), alpha=0.1)
+>>> solvers = Envelope(), Subgradient(), StochasticSubgradient()
+>>> [bool(each.solve(kinked, np.zeros(kinked.dim), 0.1).gradient_norm <= 0.1) for each in solvers]
+[True, True, True]
+"""
+
+from dpconvex.solvers.accelerated import AcceleratedGradient, Katyusha
 from dpconvex.solvers.black_box import BlackBox, certify_point
-from dpconvex.solvers.gap import Envelope, certified_gap
-from dpconvex.solvers.katyusha import Katyusha
-from dpconvex.solvers.lbfgs import LBFGS, default_solver
+from dpconvex.solvers.certified_descent import ConvergenceError, Solution, Solver
+from dpconvex.solvers.duality_gap import Envelope, certified_gap
 from dpconvex.solvers.minimax import MinimaxProximalPoint, SaddleProblem
-from dpconvex.solvers.newton import Newton
-from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
+from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, default_solver
 from dpconvex.solvers.subgradient import StochasticSubgradient, Subgradient
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Any minimiser as a certified solver: its answer is checked at the point returned, and polished."""
+"""Certificates for the answers of any minimiser: checked at the point returned, polished where it stopped short."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ import numpy.typing as npt
 
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.descent import Certified, Descent, check_start_point
-from dpconvex.solvers.gap import Envelope, certified_gap
-from dpconvex.solvers.lbfgs import LBFGS, default_solver
-from dpconvex.solvers.newton import Newton
-from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
+from dpconvex.solvers.certified_descent import Certified, ConvergenceError, Descent, Solution, Solver, check_start_point
+from dpconvex.solvers.duality_gap import Envelope, certified_gap
+from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, default_solver
 from dpconvex.types import Array
 
-__all__ = ["BlackBox", "certify_point", "check_solver"]
-
-
-#: What a user may give: a certified or uncertified solver, a function, or the name of a method of scipy.
+#: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of scipy.
 Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
 
 # Methods of scipy.optimize.minimize that work with values and gradients.
@@ -30,15 +25,7 @@ _SCIPY = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
 
 
 def check_solver(solver: object, owner: str) -> None:
-    """Raise unless a mechanism can run this solver; what it is is public, what it does is not.
-
-    Parameters
-    ----------
-    solver : Solver, str, callable or None
-        What the user gave.
-    owner : str
-        Name of the mechanism, for the message.
-    """
+    """Raise unless a mechanism can run this solver, which is public; what the solver does is not."""
     if isinstance(solver, str):
         if solver.lower() in (name.lower() for name in _SCIPY):
             return
@@ -52,57 +39,28 @@ def check_solver(solver: object, owner: str) -> None:
 
 
 def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:
-    """Return a certificate for `point`, or None if it is not good enough.
+    """Return a certificate for a point of any origin, or None if it is not good enough.
 
-    Smooth objectives: the gradient norm at the point plus its rounding allowance is at most
-    `tolerance`. Kinked ones: the best of a few dual points certifies a gap of at most
-    ``tolerance^2 / (2 strong_convexity)``.
-
-    Parameters
-    ----------
-    objective : EmpiricalObjective or alike
-        The strongly convex objective.
-    point : array of shape (dim,)
-        Any point, wherever it comes from.
-    tolerance : float
-        Mean form, like the objective.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.objectives import EmpiricalObjective
-    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
-    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
-    >>> certify_point(objective, np.zeros(objective.dim), 1e-8) is None
-    True
-    >>> bool(certify_point(objective, np.zeros(objective.dim), 1.0).gradient_norm < 1.0)
-    True
+    Smooth objectives: the gradient norm at the point plus its rounding allowance is at most `tolerance`. Kinked ones:
+    the best of a few dual points certifies a gap of at most ``tolerance^2 / (2 strong_convexity)``.
     """
     theta = np.array(point, dtype=np.float64)
     if theta.shape != (objective.dim,) or not np.isfinite(theta).all():
         return None
     with np.errstate(all="ignore"):  # far away, values overflow: such a point is refused below
-        return _certify(objective, theta, tolerance)
-
-
-def _certify(objective: Objective, theta: Array, tolerance: float) -> Solution | None:
-    if not _kinked(objective):
-        try:
-            Descent(objective, tolerance).evaluate(theta)
-        except Certified as found:
-            return found.solution
+        if not _kinked(objective):
+            try:
+                Descent(objective, tolerance).evaluate(theta)
+            except Certified as found:
+                return found.solution
+            return None
+        alpha = objective.strong_convexity
+        wanted = tolerance**2 / (2 * alpha)
+        for smoothness in objective.loss.lipschitz**2 / wanted * np.array([1.0, 0.1, 0.01]):
+            gap = certified_gap(objective, theta, float(smoothness))
+            if gap <= wanted:
+                return Solution(theta, math.sqrt(2 * alpha * gap), 0, gap)
         return None
-    alpha = objective.strong_convexity
-    wanted = tolerance**2 / (2 * alpha)
-    lipschitz = objective.loss.lipschitz
-    for smoothness in lipschitz**2 / wanted * np.array([1.0, 0.1, 0.01]):
-        gap = certified_gap(objective, theta, float(smoothness))
-        if gap <= wanted:
-            return Solution(theta, math.sqrt(2 * alpha * gap), 0, gap)
-    return None
 
 
 def _kinked(objective: Objective) -> TypeGuard[EmpiricalObjective]:
@@ -117,10 +75,9 @@ class BlackBox:
     Parameters
     ----------
     method : Solver, str or callable, optional
-        An object with ``solve(objective, start, tolerance)``, a callable
-        ``method(objective, start, tolerance)`` that returns a point, or the name of a method of
-        ``scipy.optimize.minimize`` that takes gradients, such as ``"L-BFGS-B"``. None: nothing is
-        run before polishing.
+        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
+        the name of a method of ``scipy.optimize.minimize`` that takes gradients, such as ``"L-BFGS-B"``. None: nothing
+        is run before polishing.
 
     Examples
     --------
@@ -131,29 +88,14 @@ class BlackBox:
     method: Method | None = None
 
     def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Return a certified minimiser; the method's own claim is never believed.
-
-        Parameters
-        ----------
-        objective : EmpiricalObjective or alike
-            The strongly convex objective.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            Certified at the point returned.
-        """
+        """Return a minimiser that is certified whatever the method claims; see :meth:`Solver.solve`."""
         point = check_start_point(objective, start, tolerance, "BlackBox")
         if self.method is not None:
             answer = self.run(objective, point, tolerance)
             solution = certify_point(objective, answer, tolerance)
             if solution is not None:
                 return solution
-            point = _sane(objective, answer, point)
+            point = _limited_to_minimisers(objective, answer, point)
         return polish(objective, point, tolerance)
 
     def run(self, objective: Objective, start: Array, tolerance: float) -> Array:
@@ -190,18 +132,12 @@ def _scipy(method: str, objective: Objective, start: Array, tolerance: float) ->
     options: dict[str, float] = {"maxiter": 10_000}
     if method.upper() == "L-BFGS-B":
         options |= {"gtol": tolerance / math.sqrt(start.size), "ftol": 0.0, "maxcor": 20}
-    result = minimize(
-        objective.value_and_gradient,
-        start,
-        jac=True,
-        method=method,
-        tol=None if "gtol" in options else tolerance,
-        options=options,
-    )
+    stop = None if "gtol" in options else tolerance
+    result = minimize(objective.value_and_gradient, start, jac=True, method=method, tol=stop, options=options)
     return np.asarray(result.x, dtype=np.float64)
 
 
-def _sane(objective: Objective, answer: Array, start: Array) -> Array:
+def _limited_to_minimisers(objective: Objective, answer: Array, start: Array) -> Array:
     """Return the answer shortened to where the minimiser can lie, or the start if it is no point at all."""
     answer = np.asarray(answer, dtype=np.float64)
     if answer.shape != start.shape or not np.isfinite(answer).all():

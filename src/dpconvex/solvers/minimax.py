@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.saddle import SaddleProblem
-from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.objectives.adversarial import SaddleProblem
+from dpconvex.solvers.certified_descent import ConvergenceError, Solution
 from dpconvex.types import Array
 
 __all__ = ["MinimaxProximalPoint", "SaddleProblem"]
@@ -23,14 +23,11 @@ __all__ = ["MinimaxProximalPoint", "SaddleProblem"]
 class MinimaxProximalPoint:
     r"""Minimise ``G(w) = max_v H(w, v)`` with a certified gradient norm of G (Lin, Jin and Jordan 2020).
 
-    Outside, an accelerated proximal point method on G with proximal weight equal to the
-    smoothness: about ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a
-    saddle point that is well conditioned in w; it is found by Nesterov's accelerated ascent in v
-    on ``min_w H(w, v) + smoothness ||w - center||^2 / 2``, whose minimum over w takes a few
-    gradient steps.
-
-    The certificate holds at the point w returned: with v within e of the maximiser,
-    ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
+    Outside, an accelerated proximal point method on G with proximal weight equal to the smoothness: about
+    ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a saddle point that is well conditioned
+    in w; it is found by Nesterov's accelerated ascent in v on ``min_w H(w, v) + smoothness ||w - center||^2 / 2``,
+    whose minimum over w takes a few gradient steps. The certificate holds at the point w returned: with v within e of
+    the maximiser, ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
 
     Parameters
     ----------
@@ -41,26 +38,9 @@ class MinimaxProximalPoint:
     max_iterations: int = 10_000
 
     def solve(self, objective: SaddleProblem, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise G until its certified gradient norm is at most `tolerance`.
+        """Minimise G until its certified gradient norm is at most `tolerance`; see :meth:`Solver.solve`.
 
-        Parameters
-        ----------
-        objective : SaddleProblem
-            The function H and its constants.
-        start : array of shape (dim,)
-            Where w begins; v begins at the projection of 0.
-        tolerance : float
-            Bound on the norm of the gradient of G.
-
-        Returns
-        -------
-        Solution
-            The point w, and the certified gradient norm of G at it; ``iterations`` counts gradients.
-
-        Raises
-        ------
-        ConvergenceError
-            If the limit on the steps is reached or the tolerance is below rounding.
+        ``start`` is where w begins; v begins at the projection of 0. The solution's ``iterations`` counts gradients.
         """
         point = np.array(start, dtype=np.float64)
         if point.shape != (objective.dim,):
@@ -76,7 +56,7 @@ class MinimaxProximalPoint:
         previous = ahead = point
         accuracy = math.inf
         for _ in range(self.max_iterations):
-            accuracy = min(accuracy, 0.1 * run.size(ahead, adversary))
+            accuracy = min(accuracy, 0.1 * (run.gradient_norm(ahead, adversary) + 1e-300))
             point, adversary = run.proximal_step(ahead, adversary, weight, max(accuracy, 0.02 * tolerance))
             # The maximiser at the point itself is what the certificate needs.
             adversary = run.maximise(point, adversary, 0.02 * tolerance)
@@ -100,29 +80,30 @@ class _Run:
         self.problem = problem
         self.gradients = 0
 
-    def size(self, w: Array, v: Array) -> float:
+    def gradient_norm(self, w: Array, v: Array) -> float:
         self.gradients += 1
-        return float(np.linalg.norm(self.problem.gradient_w(w, v))) + 1e-300
+        return float(np.linalg.norm(self.problem.gradient_w(w, v)))
 
     def certified_norm(self, w: Array, v: Array) -> float:
         """Bound the norm of the gradient of G at w."""
         problem = self.problem
         distance = 2 * problem.ascent_residual(w, v) / problem.strong_concavity
-        self.gradients += 2
-        norm = float(np.linalg.norm(problem.gradient_w(w, v)))
-        return norm + problem.rounding + problem.smoothness * distance
+        self.gradients += 1
+        return self.gradient_norm(w, v) + problem.rounding + problem.smoothness * distance
 
     def maximise(self, w: Array, v: Array, accuracy: float) -> Array:
         """Accelerated ascent in v at fixed w until the gradient error in w is below `accuracy`."""
         problem = self.problem
-        target = accuracy * problem.strong_concavity / (2 * problem.smoothness)
-        target = max(target, 4 * problem.rounding)
 
         def slope(at: Array) -> Array:
             self.gradients += 1
             return problem.gradient_v(w, at)
 
-        return self._ascend(slope, v, problem.smoothness, problem.strong_concavity, target)
+        return self._ascend(slope, v, problem.smoothness, self._ascent_target(accuracy))
+
+    def _ascent_target(self, accuracy: float) -> float:
+        problem = self.problem
+        return max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
 
     def proximal_step(self, center: Array, v: Array, weight: float, accuracy: float) -> tuple[Array, Array]:
         """Return the saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
@@ -137,8 +118,8 @@ class _Run:
 
         # min over w adds curvature smoothness^2 / (strong convexity + weight) in v.
         curvature = problem.smoothness + problem.smoothness**2 / (weight + problem.strong_convexity)
-        target = max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
-        v = self._ascend(slope, v, curvature, problem.strong_concavity, target)
+        target = self._ascent_target(accuracy)
+        v = self._ascend(slope, v, curvature, target)
         return self._descend(w, v, center, weight, 0.1 * accuracy), v
 
     def _descend(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
@@ -157,10 +138,8 @@ class _Run:
             ahead, previous = new + momentum * (new - previous), new
         return previous
 
-    def _ascend(
-        self, slope: Callable[[Array], Array], v: Array, curvature: float, concavity: float, target: float
-    ) -> Array:
-        root = math.sqrt(curvature / concavity)
+    def _ascend(self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float) -> Array:
+        root = math.sqrt(curvature / self.problem.strong_concavity)
         momentum = (root - 1) / (root + 1)
         previous = ahead = v
         for _ in range(100_000):

@@ -1,4 +1,4 @@
-r"""Subgradient methods with a certified gap.
+r"""Subgradient methods with a certified gap, all records at once or a few at a time.
 
 With step ``2 / (alpha (t + 1))`` the iterate is the dual point of the slopes averaged with weights proportional to t:
 ``theta_{t+1} = -(1/alpha) (sum_k 2 k g_k / (t (t + 1)) + b)``. The average of the iterates with the same weights and
@@ -8,59 +8,79 @@ the averaged slopes of each record therefore bound the gap from both sides; it i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.rows import Sums
+from dpconvex.engine.rows import RowIndices, Sums
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.losses.pointwise import ClampedTarget, Loss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.objective import UNIT
+from dpconvex.smoothing.compiled_slopes import compile_slope
 from dpconvex.solvers.black_box import certify_point
-from dpconvex.solvers.descent import check_start_point
-from dpconvex.solvers.gap import Envelope, kinks_of_objective, young_excess
-from dpconvex.solvers.materialised import Records, materialise
-from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.solvers.certified_descent import ConvergenceError, Solution, check_start_point
+from dpconvex.solvers.duality_gap import Envelope, kinks_of_objective, young_excess
+from dpconvex.solvers.sgd_loops import run_subgradient_steps
 from dpconvex.types import Array
 
-__all__ = ["StochasticSubgradient", "Subgradient"]
 
-_Steps = Callable[[int, npt.NDArray[np.int64], Array, Array], None]
+@dataclass(frozen=True)
+class DenseRecords:
+    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
+
+    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
+    """
+
+    rows: Array
+    targets: Array
+    weights: Array
+    loss: Loss
+    alpha: float
+    linear: Array
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.targets)
+
+    def slopes(self, theta: Array, chosen: slice | npt.NDArray[np.int64] = slice(None)) -> Array:
+        """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
+        margins = self.rows[chosen] @ theta
+        slopes = self.loss.gradient(self.targets[chosen], margins)
+        return np.asarray(self.weights[chosen] * slopes)
 
 
-class _Averaging:
-    """What both subgradient methods share: the checks."""
+def load_records(objective: EmpiricalObjective, solver: str) -> DenseRecords:
+    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
+    rows = getattr(objective, "rows", None)
+    mapped = None if isinstance(rows, SparseRows) else getattr(rows, "mapped", None)
+    if mapped is None:
+        raise TypeError(
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
+            "with all their zeros. Use Newton() or LBFGS()."
+        )
+    block, targets, weights = mapped()
+    block = np.ascontiguousarray(block)
+    if isinstance(objective.loss, ClampedTarget):
+        targets = objective.loss.clamp(targets)
+    weights = weights * (objective.n_rows / objective.divisor)
+    return DenseRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
+
+
+class _AveragingSolver:
+    """The checks of both subgradient methods, and their errors."""
 
     def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
+        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
 
-        Parameters
-        ----------
-        objective : EmpiricalObjective
-            With ``alpha > 0`` and rows in memory.
-        start : array of shape (dim,)
-            Checked but forgotten at the first step, whose length is 1/alpha.
-        tolerance : float
-            In the units of a gradient norm, mean form.
-
-        Returns
-        -------
-        Solution
-            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)`` for kinked losses.
-
-        Raises
-        ------
-        ConvergenceError
-            If the limit on the steps is reached.
+        Needs ``alpha > 0`` and rows in memory. The start is checked but forgotten at the first step, of length 1/alpha.
         """
         owner = type(self).__name__
         point = check_start_point(objective, start, tolerance, owner)
-        if not objective.strong_convexity > 0:
-            raise ValueError(f"{owner} needs a strongly convex objective. Use alpha > 0.")
-        records = materialise(objective, owner)
+        records = load_records(objective, owner)
         with single_threaded_blas():
             found = self._search(objective, records, point, tolerance)
         if found is not None:
@@ -72,42 +92,29 @@ class _Averaging:
         )
 
     def _search(
-        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
     ) -> Solution | None:
         """Return a point of this gap, or None where the limit on the steps is reached."""
-        raise AttributeError(f"{type(self).__name__} does not say how it searches.")
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Subgradient(_Averaging):
+class Subgradient(_AveragingSolver):
     """Subgradient method with averaging, for kinked and smooth losses alike.
 
-    Slow but simple: a gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is
-    certified by the averaged slopes (kinked losses) or the gradient norm (smooth ones).
+    A gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is certified by the averaged slopes (kinked
+    losses) or the gradient norm (smooth ones).
 
     Parameters
     ----------
     max_iterations : int, default=200_000
         Limit on the steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
-    >>> from dpconvex.losses import Hinge
-    >>> from dpconvex.objectives import EmpiricalObjective
-    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
-    >>> objective = EmpiricalObjective(rows, Hinge(), alpha=0.1)
-    >>> solution = Subgradient().solve(objective, np.zeros(objective.dim), 0.1)
-    >>> bool(solution.gradient_norm <= 0.1)
-    True
     """
 
     max_iterations: int = 200_000
 
     def _search(
-        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
     ) -> Solution | None:
         alpha = objective.alpha
         average = np.zeros_like(point)
@@ -123,25 +130,27 @@ class Subgradient(_Averaging):
             point = point - share * (point + direction / alpha)
             if t == check:
                 check = 2 * check
-                found = _certify(objective, records, average, slopes, tolerance, t)
+                kinked = not math.isfinite(objective.loss.smoothness)
+                gap = averaged_gap(objective, records, average, slopes) if kinked else None
+                found = _certify(objective, average, gap, tolerance, t)
                 if found is not None:
                     return found
         return None
 
 
 def _certify(
-    objective: EmpiricalObjective, records: Records, average: Array, slopes: Array, tolerance: float, iterations: int
+    objective: EmpiricalObjective, average: Array, gap: float | None, tolerance: float, iterations: int
 ) -> Solution | None:
-    if math.isfinite(objective.loss.smoothness):
+    """Return the average as a solution if its gap, or its gradient norm where no gap is given, is small enough."""
+    if gap is None:
         found = certify_point(objective, average, tolerance)
         return found and Solution(found.point, found.gradient_norm, iterations)
-    gap = averaged_gap(objective, records, average, slopes)
     if gap > tolerance**2 / (2 * objective.alpha):
         return None
     return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
 
 
-def averaged_gap(objective: EmpiricalObjective, records: Records, point: Array, slopes: Array) -> float:
+def averaged_gap(objective: EmpiricalObjective, records: DenseRecords, point: Array, slopes: Array) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
     kinks = kinks_of_objective(objective, "Subgradient")
     margins = records.rows @ point
@@ -164,34 +173,20 @@ def averaged_gap(objective: EmpiricalObjective, records: Records, point: Array, 
 
 
 @dataclass(frozen=True)
-class StochasticSubgradient(_Averaging):
+class StochasticSubgradient(_AveragingSolver):
     """Stochastic subgradient method: a few records per step, averaged iterates.
 
-    Each step costs ``batch_size`` rows only. Its accuracy holds in expectation, which is no basis
-    for privacy, so the point is certified like any other: by its gradient norm (smooth losses) or
-    by a lower bound of the minimum, computed once (kinked ones).
+    Its accuracy holds in expectation, which is no basis for privacy, so the point is certified like any other: by its
+    gradient norm (smooth losses) or by a lower bound of the minimum, computed once (kinked ones).
 
     Parameters
     ----------
     batch_size : int, default=16
-        Records per step.
+        DenseRecords per step.
     max_iterations : int, default=1_000_000
         Limit on the steps.
     seed : int, default=0
         Which records are visited. Not a privacy matter: the point returned is certified.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
-    >>> from dpconvex.losses import Hinge
-    >>> from dpconvex.objectives import EmpiricalObjective
-    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
-    >>> objective = EmpiricalObjective(rows, Hinge(), alpha=0.1)
-    >>> solution = StochasticSubgradient().solve(objective, np.zeros(objective.dim), 0.1)
-    >>> bool(solution.gradient_norm <= 0.1)
-    True
     """
 
     batch_size: int = 16
@@ -199,59 +194,44 @@ class StochasticSubgradient(_Averaging):
     seed: int = 0
 
     def _search(
-        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
     ) -> Solution | None:
-        alpha = objective.alpha
         smooth = math.isfinite(objective.loss.smoothness)
         lowest = None if smooth else _lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
         batch = min(self.batch_size, records.count)
         point, average = point.copy(), np.zeros_like(point)
-        steps = _steps(objective, records)
         check, t = 256, 0
         while t < self.max_iterations:
-            steps(t, rng.integers(0, records.count, (256, batch)), point, average)
+            _take_steps(records, t, rng.integers(0, records.count, (256, batch)), point, average)
             t += 256
             if t < check:
                 continue
             check = 2 * check
-            if lowest is None:
-                found = certify_point(objective, average, tolerance)
-                if found is not None:
-                    return Solution(found.point, found.gradient_norm, t)
-                continue
-            value, error = _value(objective, average)
-            gap = max(value + error - lowest, 0.0)
-            if gap <= tolerance**2 / (2 * alpha):
-                return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
+            gap = None
+            if lowest is not None:
+                value, error = _value(objective, average)
+                gap = max(value + error - lowest, 0.0)
+            found = _certify(objective, average, gap, tolerance, t)
+            if found is not None:
+                return found
         return None
 
 
-def _steps(objective: EmpiricalObjective, records: Records) -> _Steps:
-    """Return what takes steps, in place: compiled for losses of the package, as they are written for others."""
-    from dpconvex.smoothing.compiled_slopes import compile_slope
-    from dpconvex.solvers.subgradient_loop import run_subgradient_steps
-
-    loss, alpha = objective.loss, objective.alpha
+def _take_steps(records: DenseRecords, first: int, chosen: RowIndices, point: Array, average: Array) -> None:
+    """Take one step per row of `chosen`, in place: compiled for losses of the package, in numpy for others."""
+    loss, rows, alpha = records.loss, records.rows, records.alpha
     # Targets are clamped already.
     compiled = compile_slope(loss.loss if isinstance(loss, ClampedTarget) else loss)
-    rows = np.ascontiguousarray(records.rows)
-
-    def fast(t: int, chosen: npt.NDArray[np.int64], point: Array, average: Array) -> None:
-        assert compiled is not None
-        run_subgradient_steps(
-            t, chosen, rows, records.targets, records.weights, compiled, records.linear, alpha, point, average
-        )  # fmt: skip
-
-    def plain(t: int, chosen: npt.NDArray[np.int64], point: Array, average: Array) -> None:
-        for k, batch in enumerate(chosen, start=t + 1):
-            share = 2 / (k + 1)
-            average += share * (point - average)
-            slopes = records.slopes(point, batch)
-            direction = slopes @ rows[batch] / len(batch) + records.linear
-            point -= share * (point + direction / alpha)
-
-    return plain if compiled is None else fast
+    if compiled is not None:
+        weighted = records.targets, records.weights, compiled
+        run_subgradient_steps(first, chosen, rows, *weighted, records.linear, alpha, point, average)
+        return
+    for k, batch in enumerate(chosen, start=first + 1):
+        share = 2 / (k + 1)
+        average += share * (point - average)
+        direction = records.slopes(point, batch) @ rows[batch] / len(batch) + records.linear
+        point -= share * (point + direction / alpha)
 
 
 def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:

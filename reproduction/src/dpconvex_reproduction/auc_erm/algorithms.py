@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpconvex.losses import PairLogistic
 from dpconvex.mechanisms import OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.solvers import default_solver
 

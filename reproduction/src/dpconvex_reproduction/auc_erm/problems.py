@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import PairLogistic, PairSquared
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex_reproduction.datasets import load_http, load_ijcnn1, load_satimage
 
 __all__ = ["DIAMETER", "FACTS", "FOLDS", "LOSSES", "SOURCES", "Facts", "Problem", "area", "problem"]

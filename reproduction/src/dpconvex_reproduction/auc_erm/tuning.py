@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex_reproduction.auc_erm.algorithms import PENALTIES, algorithm_2, draw_noise, printed_output_scale, sound

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.mechanisms import ObjectivePerturbation
-from dpconvex.mechanisms.objective import RELEASE_SHARE
+from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, Certificate, StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpconvex.datasets import make_structured_median
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import spectral_norms
 from dpconvex.privacy.profiles import structured_delta
@@ -32,6 +31,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.convolution_object
 )
 from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import DIMENSIONS, SIZES
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import published_epsilon
+from dpconvex_reproduction.datasets.simulated import make_structured_median
 from dpconvex_reproduction.exhibit import PrivacyLine
 
 __all__ = [

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from dpconvex import DPMedian, DPPiecewiseLinear
-from dpconvex.datasets import make_piecewise_linear, make_structured_median
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
@@ -21,6 +20,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.convolution_object
     sound_convolution_objective,
 )
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import moreau_sgd, noisy_sgd
+from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make_structured_median
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
 __all__ = ["DELTA", "DIMENSIONS", "EPSILONS", "FIXED", "LARGEST", "PIECES", "RANDOM", "SIZES", "measure", "study"]

@@ -5,7 +5,7 @@ r"""What the paper on convolution and objective perturbation compares itself wit
   batches.
 
 Steps, batches and rates follow the two papers. The noise is by default what replacing one record needs by
-:mod:`dpconvex.privacy.sampling`, so that comparisons are at equal privacy; ``noise="published"`` is that of the two
+:mod:`dpconvex.privacy.subsampling`, so that comparisons are at equal privacy; ``noise="published"`` is that of the two
 papers, and :func:`published_epsilon` says what it is worth. Both are told the norm of the best coefficients. For
 experiments, not for private data.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import StructuredRecords
-from dpconvex.privacy.sampling import sampled_epsilon, sampled_multiplier
+from dpconvex.privacy.subsampling import sampled_epsilon, sampled_multiplier
 
 __all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd", "published_epsilon"]
 

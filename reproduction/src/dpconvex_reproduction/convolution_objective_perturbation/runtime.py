@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dpconvex import DPMedian, DPPiecewiseLinear
-from dpconvex.datasets import make_piecewise_linear, make_structured_median
 from dpconvex.losses.structured import L1Norm
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
@@ -29,6 +28,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.relative_risk impo
     RANDOM,
     SIZES,
 )
+from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make_structured_median
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 
 __all__ = ["PUBLISHED", "TABLE_3", "TIMES"]

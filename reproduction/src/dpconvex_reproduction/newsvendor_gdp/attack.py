@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpconvex import DPNewsvendor
-from dpconvex.audit.confidence import clopper_pearson_lower, clopper_pearson_upper
+from dpconvex.audit.attacks import clopper_pearson_lower, clopper_pearson_upper
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, TRUNCATION, calibrated_std, noise_std, truncated_rows
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.datasets.synthetic import NewsvendorPopulation
+from dpconvex.datasets import NewsvendorPopulation
 from dpconvex_reproduction.drawing import COLORS, curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, PrivacyLine, Row, select, summarise
 from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, count, paired

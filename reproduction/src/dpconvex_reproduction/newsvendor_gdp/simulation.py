@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPNewsvendor
-from dpconvex.datasets import make_newsvendor
-from dpconvex.datasets.synthetic import NEWSVENDOR_ERRORS, Synthetic
+from dpconvex.datasets import NEWSVENDOR_ERRORS, Synthetic, make_newsvendor
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.newsvendor_gdp.algorithm import algorithm_1, calibrated_std, noise_std, paper_bandwidth
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent

@@ -24,7 +24,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import BlackBox
-from dpconvex.solvers.gap import envelope_of
+from dpconvex.solvers.duality_gap import envelope_of
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 
 __all__ = ["FAMILIES", "Draw", "Member", "member", "minimise", "unit_rows"]

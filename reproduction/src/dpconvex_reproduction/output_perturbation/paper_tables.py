@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpconvex.planning import OutputPreset
-from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
+from dpconvex_reproduction.output_perturbation.presets import OutputPreset, OutputProblem, output_preset
 
 __all__ = ["TableRow", "excess_risk_bound", "solver_iterations", "table"]
 

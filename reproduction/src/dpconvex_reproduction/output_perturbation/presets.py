@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.planning import OutputPreset
 
 __all__ = [
+    "OutputPreset",
     "OutputProblem",
     "output_preset",
     "proposition_4_1",
@@ -29,6 +29,31 @@ __all__ = [
     "theorem_5_2",
     "theorem_5_3",
 ]
+
+
+@dataclass(frozen=True)
+class OutputPreset:
+    """The parameters that a theorem prescribes for output perturbation.
+
+    Attributes
+    ----------
+    theorem : str
+        Its name.
+    alpha : float
+        Penalty to add: ``lambda``, or the problem's own strong convexity.
+    accuracy : float
+        Gap ``F(w) - min F`` at which the solver may stop.
+    excess_risk : float
+        The theorem's bound on the expected excess risk (population loss for the propositions).
+    nontrivial : bool
+        Whether the theorem's condition holds; without it the bound exceeds ``L R``, what any fixed answer achieves.
+    """
+
+    theorem: str
+    alpha: float
+    accuracy: float
+    excess_risk: float
+    nontrivial: bool
 
 
 def gaussian_factor(epsilon: float, delta: float) -> float:

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.output_perturbation.adversarial_study import BASE as ADVERSARIAL
 from dpconvex_reproduction.output_perturbation.adversarial_study import adversarial_problem, robust_bounds

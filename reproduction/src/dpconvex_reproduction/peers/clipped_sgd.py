@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.sampling import sampled_epsilon
+from dpconvex.privacy.subsampling import sampled_epsilon
 
 __all__ = ["SETTINGS", "Setting", "accounted_epsilon", "descend", "noise_std", "proven_epsilon"]
 

@@ -86,7 +86,7 @@ def algorithm_2(
 
     Examples
     --------
-    >>> from dpconvex.datasets import make_quantile_regression
+    >>> from dpconvex_reproduction.datasets.simulated import make_quantile_regression
     >>> data = make_quantile_regression(200, rng=0)
     >>> problem = Problem(quantile=0.7, epsilon=1.0, delta=1e-2, row_norm=10.0, coef_norm=25.0)
     >>> algorithm_2(data.X, data.y, problem, rng=0).shape

@@ -39,8 +39,8 @@ _CHUNK = 1 << 17
 
 def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any) -> Array:
     """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
-    from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
     from dpconvex.smoothing.compiled_slopes import compile_slope
+    from dpconvex.solvers.sgd_loops import run_single_sgd_steps
 
     compiled = compile_slope(loss)
     theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
@@ -160,8 +160,8 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
     steps in the first phase.
     """
-    from dpconvex.core.contractive_pass import run_one_sgd_pass
     from dpconvex.smoothing.compiled_slopes import compile_slope
+    from dpconvex.solvers.sgd_loops import run_one_sgd_pass
 
     n, d = rows.shape
     preset = phased_sgd_preset(n, d, problem)

@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from dpconvex.datasets import Synthetic, make_quantile_regression
+from dpconvex.datasets import Synthetic
+from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.quantile_sco.contenders import (
     BUDGETS,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Loss, Pinball
 from dpconvex.mechanisms import NoisySGD, ObjectivePerturbation, PhasedERM, PhasedSGD
-from dpconvex.mechanisms.objective import RELEASE_SHARE
+from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, LinearBounds, objective_perturbation_scale
-from dpconvex.privacy.sampling import sampled_multiplier
+from dpconvex.privacy.subsampling import sampled_multiplier
 from dpconvex.smoothing import convolve
 from dpconvex_reproduction.quantile_sco.presets import (
     Problem,

@@ -1,7 +1,9 @@
 """A table on a cluster: workers hold its partitions, only sums move, and nobody waits for ever.
 
-A pass is one call of every worker that holds something. What a worker held that is gone is read and checked
-again by others. Nothing random happens in a call and nothing is charged, so that a repeated one gives the same sums.
+Workers check a partition once, park it on their disk and sum it there. A pass is one call of every worker that holds
+something. Partitions of a lost worker are read and checked again by others. Nothing random happens in a call and
+nothing is charged, so that a repeated one gives the same sums. A client holds a future of each partition's `Held`; when
+that is gone, so is the file.
 """
 
 from __future__ import annotations
@@ -11,27 +13,45 @@ import contextlib
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dpconvex.engine.dask.held import Block, HeldFacts, Table, Work, answer, fold_groups, hold, run_share, run_unheld
-from dpconvex.engine.dask.partitions import Clean, PartitionFacts
-from dpconvex.engine.dask.schedule import tell
-from dpconvex.engine.dask.sources import Call, Mapping, Source
-from dpconvex.engine.failures import ClusterLostError, SourceChangedError
-
-__all__ = ["HeldTable"]
+from dpconvex.engine.dask.partitions import (
+    Call,
+    Clean,
+    Partition,
+    PartitionFacts,
+    PartitionMap,
+    WeightChange,
+    check_partition,
+    close_rows,
+    quiet,
+    run_here,
+    run_on_source,
+)
+from dpconvex.engine.dask.schedule import report_progress
+from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.rows import ClusterLostError, SourceChangedError
+from dpconvex.engine.summation import accumulate
 
 TIMEOUT = "5 minutes"
-POLL = 0.5  # seconds after which a pass that waits looks whether those it waits for are there
+POLL = 0.5  # seconds after which a waiting pass asks whether those it waits for are there
 MOST_LOSSES = 10  # of tasks in a pass
-UNEVEN = 1 << 22  # numbers that a thread may hold more than another: some milliseconds of a pass
+GROUP = 16  # partitions whose results are added before those of others are
 _LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
 
 #: A task, the positions it is about, and the worker that alone can do it.
 Task = tuple[Any, Sequence[int], str | None]
+#: Position of the first partition, number of partitions, and their sums.
+Block = tuple[int, int, Any]
+
+# On workers: the open files and the partitions that live there.
+_lock = threading.Lock()
+_files: weakref.WeakValueDictionary[str, SpillFile] = weakref.WeakValueDictionary()
+_held: weakref.WeakValueDictionary[tuple[str, int], Held] = weakref.WeakValueDictionary()
 
 
 class HeldTable:
@@ -49,7 +69,7 @@ class HeldTable:
     Attributes
     ----------
     facts : list of PartitionFacts
-        What checking found.
+        Findings of the checks.
 
     Raises
     ------
@@ -67,48 +87,16 @@ class HeldTable:
         limit = None if limit is None else dask.utils.parse_bytes(limit)
         timeout = dask.config.get("dpconvex.timeout", None)
         self._timeout = float(dask.utils.parse_timedelta(TIMEOUT if timeout is None else timeout))
-        self._threads: dict[str, int] = {}
-        self._look()
+        self._threads: dict[str, int] = {}  # by worker
+        self._find_workers()
         self._table = Table(uuid.uuid4().hex, width, numeric, clean, limit, len(self._threads))
-        self._futures: dict[int, Any] = {}  # as long as they live, workers keep what they hold
+        self._futures: dict[int, Any] = {}  # as long as they live, workers keep their partitions
         self._found: dict[int, HeldFacts] = {}
         self._hold(range(len(pairs)))
-        self._even_out()
         self.facts: list[PartitionFacts] = [self._found[i].facts for i in range(len(pairs))]
 
-    def _even_out(self) -> None:
-        """Let workers that hold far less than others take partitions over: a pass waits for the longest of them."""
-        rows = {number: found.facts.rows for number, found in self._found.items()}
-        held: dict[str, list[int]] = {owner: [] for owner in self._threads}
-        for number, found in self._found.items():
-            if found.owner in held:
-                held[found.owner].append(number)
-        load = {w: sum(rows[i] for i in held[w]) / self._threads[w] for w in held}
-        moves: dict[int, str] = {}
-        while True:
-            most, least = max(load, key=load.__getitem__), min(load, key=load.__getitem__)
-            if (load[most] - load[least]) * self._table.width <= UNEVEN:
-                break
-            number = min(held[most], key=rows.__getitem__)
-            if load[least] + rows[number] / self._threads[least] >= load[most]:
-                break
-            held[most].remove(number)
-            held[least].append(number)
-            load[most] -= rows[number] / self._threads[most]
-            load[least] += rows[number] / self._threads[least]
-            moves[number] = least
-        self._hold(moves, moves)
-
-    def _hold(self, numbers: Iterable[int], owners: dict[int, str] | None = None) -> None:
-        """Let workers check and hold partitions; those that were checked before must be as they were.
-
-        Parameters
-        ----------
-        numbers : iterable of int
-            The partitions.
-        owners : dict, optional
-            Workers that should hold them, any by default or if one is gone.
-        """
+    def _hold(self, numbers: Iterable[int]) -> None:
+        """Let workers check and hold partitions; those that were checked before must be as they were."""
         import dask
 
         first = not self._found
@@ -117,17 +105,9 @@ class HeldTable:
         def submit(waiting: Sequence[int]) -> list[Task]:
             for number in waiting:
                 self._futures.pop(number, None)  # or Dask would compute it again, too
-            made = [task(self._table, number, self._pairs[number]) for number in waiting]
-            futures = (
-                self._client.compute(made)
-                if owners is None
-                else [
-                    self._client.compute(one, workers=[owners[n]], allow_other_workers=True)
-                    for n, one in zip(waiting, made, strict=True)
-                ]
-            )
+            futures = self._client.compute([task(self._table, number, self._pairs[number]) for number in waiting])
             self._futures.update(zip(waiting, futures, strict=True))
-            return [(future, [n], None) for n, future in zip(waiting, futures, strict=True)]
+            return [(future, [number], None) for number, future in zip(waiting, futures, strict=True)]
 
         def accept(positions: Sequence[int], held: HeldFacts) -> Sequence[int]:
             (number,), result = positions, held.told
@@ -136,13 +116,15 @@ class HeldTable:
                 raise SourceChangedError
             self._found[number] = result
             if first:
-                tell(len(self._found), len(self._pairs))
+                report_progress(len(self._found), len(self._pairs))
             return positions
 
         self._finish(set(numbers), submit, accept)
 
-    def run(self, jobs: Sequence[tuple[Source, Call]], mapping: Mapping, grouped: bool) -> list[tuple[Any, ...]]:
-        """Return what is asked of each partition, in order; sums of groups if `grouped`."""
+    def run(
+        self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool
+    ) -> list[tuple[Any, ...]]:
+        """Return the result of each partition's call, in order; sums of groups if `grouped`."""
         import dask
 
         blocks: list[Block] = []
@@ -152,7 +134,6 @@ class HeldTable:
             if lost:
                 self._hold(lost)
             unheld = dask.delayed(run_unheld, pure=False, traverse=False)
-            tasks: list[Task] = []
             shares: dict[str, list[int]] = {}
             single: dict[int, Any] = {}
             for position in waiting:
@@ -164,18 +145,19 @@ class HeldTable:
                 else:
                     shares.setdefault(owner, []).append(position)
             futures = self._client.compute(list(single.values()))
-            tasks += [(future, [i], None) for i, future in zip(single, futures, strict=True)]
+            tasks: list[Task] = [(future, [i], None) for i, future in zip(single, futures, strict=True)]
             for owner, positions in shares.items():
+                size = -(-len(positions) // max(1, self._threads.get(owner, 1)))
                 works = [
                     Work(
                         self._table.name,
                         mapping,
-                        [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in part],
+                        [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in positions[k : k + size]],
                         grouped,
                     )
-                    for part in _split(positions, self._threads.get(owner, 1))
+                    for k in range(0, len(positions), size)
                 ]
-                tasks.append((_Call(self._client, owner, run_share, works), positions, owner))
+                tasks.append((_WorkerCall(self._client, owner, run_share, works), positions, owner))
             return tasks
 
         def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
@@ -194,7 +176,7 @@ class HeldTable:
 
         self._finish(set(range(len(jobs))), submit, accept)
         blocks.sort(key=lambda block: block[0])
-        return fold_groups(blocks) if grouped else [block[2] for block in blocks]
+        return add_groups(blocks) if grouped else [block[2] for block in blocks]
 
     def _is_lost(self, number: int) -> bool:
         """Whether nobody holds a partition that somebody held."""
@@ -209,7 +191,7 @@ class HeldTable:
     ) -> None:
         """Submit tasks until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
-        losses, reason, pulse = 0, "", _Pulse(self._client, self._timeout)
+        losses, reason, pings = 0, "", _Pings(self._client, self._timeout)
         while pending:
             waiting = pending.difference(*(positions for positions, _ in active.values()))
             if waiting:
@@ -234,43 +216,47 @@ class HeldTable:
                     + ". If they die, give them more memory, or smaller partitions."
                 )
             if not finished:
-                self._look()
+                self._find_workers()
                 # Tasks without an owner may be on any of them.
                 owners = {owner for _, owner in active.values()}
-                pulse.require(w for w in self._threads if w in owners or None in owners)
+                pings.require(worker for worker in self._threads if worker in owners or None in owners)
                 for future, (_, owner) in list(active.items()):
                     if owner is not None and owner not in self._threads:
                         del active[future]
 
     def _wait(self, tasks: Iterable[Any]) -> None:
         """Wait until all tasks ended, or for a short time: results that are fetched one by one take longer."""
-        calls = [task.future for task in tasks if isinstance(task, _Call)]
-        futures = [task for task in tasks if not isinstance(task, _Call)]
+        calls = [task.future for task in tasks if isinstance(task, _WorkerCall)]
+        futures = [task for task in tasks if not isinstance(task, _WorkerCall)]
         if futures:
             import distributed
 
-            with _forgetting():  # their states tell
+            with _forget_errors():  # their states tell
                 distributed.wait(futures, timeout=POLL)
         if calls:
             wait(calls, timeout=POLL)
 
     def _gather(self, tasks: list[Any]) -> list[Any]:
         """Return the results; none if some were lost on the way, with their worker."""
-        futures = [task for task in tasks if not isinstance(task, _Call)]
-        with _forgetting():
+        futures = [task for task in tasks if not isinstance(task, _WorkerCall)]
+        with _forget_errors():
             fetched = iter(self._client.gather(futures) if futures else [])
-            return [task.result() if isinstance(task, _Call) else next(fetched) for task in tasks]
-        self._look()
+            return [task.future.result() if isinstance(task, _WorkerCall) else next(fetched) for task in tasks]
+        self._find_workers()
         return []
 
-    def _look(self) -> None:
-        """Note which workers there are; wait for some if there are none, up to the time-out."""
+    def _find_workers(self) -> None:
+        """Note the workers and their threads; wait for some if there are none, up to the time-out."""
         started = time.monotonic()
         while True:
             status = self._client.status
             if status in ("closed", "closing"):
                 raise ClusterLostError("The Dask scheduler is gone.")
-            self._threads = self._ask() if status == "running" else {}
+            self._threads = {}
+            if status == "running":
+                with _forget_errors():
+                    limit = max(1.0, min(10.0, self._timeout))
+                    self._threads = dict(self._client.nthreads(callback_timeout=limit))
             if self._threads:
                 return
             if time.monotonic() - started > self._timeout:
@@ -280,14 +266,8 @@ class HeldTable:
                 )
             time.sleep(min(POLL, self._timeout))
 
-    def _ask(self) -> dict[str, int]:
-        with _forgetting():
-            limit = max(1.0, min(10.0, self._timeout))
-            return dict(self._client.nthreads(callback_timeout=limit))
-        return {}
 
-
-class _Call:
+class _WorkerCall:
     """One worker's part of a pass, called from a thread that nobody waits for at the end; it has a task's states."""
 
     def __init__(self, client: Any, owner: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -296,7 +276,7 @@ class _Call:
 
         def run() -> None:
             found = None
-            with _forgetting():
+            with _forget_errors():
                 try:
                     found = client.run(function, *arguments, workers=[owner])[owner]
                 except (Exception, asyncio.CancelledError) as error:
@@ -312,16 +292,13 @@ class _Call:
             return "pending"
         return "cancelled" if self.future.result() is None else "finished"
 
-    def result(self) -> Any:
-        return self.future.result()
 
-
-class _Pulse:
-    """Asks workers that a pass waits for whether they are there: a frozen one keeps its place at the scheduler."""
+class _Pings:
+    """Questions to workers that a pass waits for: a frozen one keeps its place at the scheduler."""
 
     def __init__(self, client: Any, timeout: float) -> None:
         self._client, self._timeout = client, timeout
-        self._asked: dict[str, tuple[_Call, float]] = {}
+        self._asked: dict[str, tuple[_WorkerCall, float]] = {}
 
     def require(self, owners: Iterable[str]) -> None:
         """Raise if one of them has left a question unanswered for too long."""
@@ -329,7 +306,7 @@ class _Pulse:
         for owner in owners:
             call, since = self._asked.get(owner, (None, now))
             if call is None or call.status != "pending":
-                self._asked[owner] = _Call(self._client, owner, answer), now
+                self._asked[owner] = _WorkerCall(self._client, owner, ping), now
             elif now - since > self._timeout:
                 raise ClusterLostError(
                     "A worker of the Dask cluster has not answered for as long as dask.config 'dpconvex.timeout' "
@@ -338,7 +315,7 @@ class _Pulse:
 
 
 @contextlib.contextmanager
-def _forgetting() -> Iterator[None]:
+def _forget_errors() -> Iterator[None]:
     """Go on after any error, and let its traceback go: Dask's refer to themselves, and would keep the table alive."""
     try:
         yield
@@ -346,7 +323,175 @@ def _forgetting() -> Iterator[None]:
         error.__traceback__ = None
 
 
-def _split(positions: Sequence[int], parts: int) -> list[Sequence[int]]:
-    """Return up to `parts` stretches of about equal length."""
-    size = -(-len(positions) // max(1, parts))
-    return [positions[i : i + size] for i in range(0, len(positions), size)]
+@dataclass(frozen=True)
+class Table:
+    """Facts that workers need to check a table's partitions.
+
+    ``limit`` bounds the bytes that a worker may park; with None it is half of the free space, shared by all
+    ``workers``, which might share one disk.
+    """
+
+    name: str
+    width: int
+    numeric: bool
+    clean: Clean | None
+    limit: int | None
+    workers: int
+
+
+@dataclass(frozen=True)
+class HeldFacts:
+    """Facts of a partition that others may know; ``owner`` is the worker that holds it, None if it had no room."""
+
+    facts: PartitionFacts
+    owner: str | None
+
+    @property
+    def told(self) -> HeldFacts:
+        """The same, as of a `Held` that was not sent because client and worker are one process."""
+        return self
+
+
+class Held:
+    """A partition on its worker. Sent elsewhere, it becomes `HeldFacts`, without its rows."""
+
+    def __init__(self, facts: PartitionFacts, address: str) -> None:
+        self.told = HeldFacts(replace(facts, X=None, y=None), None if facts.X is None else address)
+        self.source = Partition(facts.rows, facts.mark, 0, X=facts.X, y=facts.y)
+        self._weights: dict[Any, SpilledArray] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HeldFacts, (self.told.facts, self.told.owner)
+
+    def changed(self, mapping: PartitionMap, pending: tuple[WeightChange, ...]) -> Partition:
+        """Return the partition with changed weights, which are computed once where there is room for them."""
+        if not pending:
+            return self.source
+        key = (mapping.row_map, *(change.name for change in pending))
+        if key not in self._weights:
+            before = self.changed(mapping, pending[:-1])
+            rows = before.open(mapping)
+            weights = pending[-1](rows).weights
+            close_rows(rows)
+            kept = None if self.source.X is None else self.source.X.file.write(weights)
+            if kept is None:
+                return replace(before, pending=(*before.pending, pending[-1]))
+            self._weights[key] = kept
+        return replace(self.source, weights=self._weights[key])
+
+
+def hold(table: Table, number: int, pair: tuple[Any, Any]) -> Held:
+    """Check a partition and keep it on this worker."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    with quiet():
+        file = _open_spill_file(table, worker.local_directory)
+        facts = check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
+    held = Held(facts, worker.address)
+    _held[table.name, number] = held
+    return held
+
+
+def _open_spill_file(table: Table, folder: str) -> SpillFile | None:
+    with _lock:
+        file = _files.get(table.name)
+        if file is None:
+            limit = table.limit
+            if limit is None:
+                limit = default_spill_limit(folder) // max(1, table.workers)
+            if limit <= 0:
+                return None
+            file = _files[table.name] = SpillFile(limit, folder)
+        return file
+
+
+@dataclass(frozen=True)
+class Work:
+    """Part of a pass: the partitions of one thread of a worker.
+
+    ``items`` are position in the pass, number in the table, changes of weights, and the call of each partition;
+    ``grouped`` says that results are sums that may be added up.
+    """
+
+    table: str
+    mapping: PartitionMap
+    items: Sequence[tuple[int, int, tuple[WeightChange, ...], Call]]
+    grouped: bool
+
+
+def run_held(work: Work) -> tuple[list[Block], list[int]]:
+    """Return the results of all partitions that this worker holds, and the positions of those that it does not."""
+    missing: list[int] = []
+
+    def results() -> Iterable[Block]:
+        for position, number, pending, call in work.items:
+            held = _held.get((work.table, number))
+            if held is None or held.source.X is None:
+                missing.append(position)
+                continue
+            yield position, 1, run_here(call, work.mapping, held.changed(work.mapping, pending))
+
+    with quiet():
+        blocks = add_neighbours(results()) if work.grouped else list(results())
+    return blocks, missing
+
+
+async def run_share(
+    works: Sequence[Work], dask_worker: Any = None
+) -> list[tuple[list[Block], list[int]] | BaseException]:
+    """Return the result of `run_held` for each part of a pass, or its error, from the threads of this worker.
+
+    Called by name, beside the worker's tasks: a task's way through the states that a scheduler keeps of it takes
+    longer than many a pass. Errors are results, so that no log quotes what they were about.
+    """
+    call, executor = asyncio.get_running_loop().run_in_executor, dask_worker.executors["default"]
+    parts = (call(executor, run_held, work) for work in works)
+    return list(await asyncio.gather(*parts, return_exceptions=True))
+
+
+def ping() -> bool:
+    """Say that this worker is there."""
+    return True
+
+
+def run_unheld(
+    position: int, call: Call, mapping: PartitionMap, source: Partition, pair: tuple[Any, Any]
+) -> tuple[list[Block], list[int]] | None:
+    """Return the result of a partition that nobody has room for, as `run_held` does; None if it changed."""
+    found = run_on_source(call, mapping, source.mark, source.pending, pair)
+    return None if found is None else ([(position, 1, found)], [])
+
+
+def add_neighbours(blocks: Iterable[Block]) -> list[Block]:
+    """Add sums of neighbours, two blocks of equally many partitions at a time, as `accumulate` does within a group.
+
+    Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
+    that sums of the same partitions have the same bits wherever they were computed.
+    """
+    added: list[Block] = []
+    for block in blocks:
+        added.append(block)
+        while len(added) > 1:
+            (first, size, sums), (second, other, more) = added[-2:]
+            aligned = first % (2 * size) == 0 and first + size == second and size == other
+            if not aligned or 2 * size > GROUP:
+                break
+            added[-2:] = [(first, 2 * size, tuple(accumulate([sums, more])))]
+    return added
+
+
+def add_groups(blocks: Iterable[Block]) -> list[tuple[Any, ...]]:
+    """Return the sums of all groups, of blocks that cover all partitions."""
+    groups: list[list[Block]] = []
+    for block in add_neighbours(blocks):
+        if block[0] % GROUP == 0:
+            groups.append([])
+        groups[-1].append(block)
+    found = []
+    for group in groups:  # the rest of an incomplete one is added from its end, as `accumulate` does
+        total = group[-1][2]
+        for _, _, sums in reversed(group[:-1]):
+            total = tuple(accumulate([sums, total]))
+        found.append(total)
+    return found

@@ -1,51 +1,71 @@
-"""One partition of a Dask collection: what it must be, and how it becomes arrays."""
+"""Partitions of Dask collections: checked once, parked or read again, and mapped to rows that can be summed."""
 
 from __future__ import annotations
 
 import math
+import uuid
+import warnings
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from dpconvex.engine.arrays import writable_view
-from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
-from dpconvex.engine.nonzero_arrays import NonZeros
-from dpconvex.engine.votes import exact_values
-
-__all__ = [
-    "Clean",
-    "PartitionFacts",
-    "SpilledNonZeros",
-    "as_features",
-    "as_target",
-    "check_partition",
-    "delayed_parts",
-    "fingerprint",
-    "loosen",
-    "numbers_or_missing",
-    "read_pair",
-    "valid_rows",
-]
-
+from dpconvex.engine.dask.schedule import PartitionGraph
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile, release_pages
+from dpconvex.engine.dense_rows import MemoryRows, writable_view
+from dpconvex.engine.row_weights import RowWeights, exact_values
+from dpconvex.engine.rows import RowMap, SourceChangedError
+from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
+from dpconvex.engine.summation import accumulate
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
+# Column names that no table has by chance.
+_TARGET, _POSITION = "target of dpconvex ", "position of the target of dpconvex "
+_LENGTHS = (
+    "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
+    "to {owner} must have as many rows as the other. Take both from one dataframe."
+)
+_FINITE = (
+    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Fill them with public "
+    "values; drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
+)
+_PROBLEMS = {
+    "X not finite": _FINITE.format(name="X"),
+    "y not finite": _FINITE.format(name="y"),
+    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
+    "label; drop their rows only with neighbors='add_or_remove_one', where the number of rows is private.",
+    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
+    "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
+    "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
+    "lengths": _LENGTHS,
+    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: all whole numbers or "
+    f"all text, at most {MOST_LABELS} different ones. Got others instead.",
+}
+
+Call = Callable[[MemoryRows], Any]
+Reweigh = Callable[[MemoryRows], MemoryRows]
 
 
-def delayed_parts(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:
+def is_partitioned(data: object) -> bool:
+    """Return whether data is a Dask collection, without importing Dask."""
+    return type(data).__module__.split(".")[0] == "dask"
+
+
+def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:
     """Return the partitions as delayed pairs (features, target), and the number of features.
 
-    With a further column `beside`, of the kind and with the partitions of X, triples: what stands in one row comes from
-    one reading of the source.
+    With a further column `beside`, of the kind and with the partitions of X, triples: all that stands in one row comes
+    from one reading of the source.
     """
     import dask
 
     for name, data in (("X", X), ("y", y)):
-        if type(data).__module__.split(".")[0] != "dask":
+        if not is_partitioned(data):
             raise TypeError(
                 f"The X and y given to {owner} must both be Dask collections. Got an {name} that is not. "
                 "Use dask.array.from_array with the chunks of the other one."
@@ -71,9 +91,9 @@ def delayed_parts(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[
             joined = [y] if beside is None else [y, beside]
             whole = X
             for number, column in enumerate(joined):
-                place = column.map_partitions(_places, meta=(_PLACE, "i8"))
-                whole = whole.assign(**{_TARGET + str(number): column, _PLACE + str(number): place})
-            split = dask.delayed(_split, pure=True)
+                position = column.map_partitions(_positions_from_end, meta=(_POSITION, "i8"))
+                whole = whole.assign(**{_TARGET + str(number): column, _POSITION + str(number): position})
+            split = dask.delayed(_split_joined, pure=True)
             return [split(part, len(joined)) for part in whole.to_delayed()], width
     # Arrays as they are: optimised one by one, each would do again what both are made from.
     parts, targets, *others = (
@@ -85,41 +105,31 @@ def delayed_parts(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[
             f"The X and y given to {owner} must have the same partitions. "
             f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
         )
-    row = dask.delayed(_row, pure=True)
-    return [row(*every) for every in zip(parts, targets, *others, strict=True)], width
+    together = dask.delayed(_tuple, pure=True)
+    return [together(*every) for every in zip(parts, targets, *others, strict=True)], width
 
 
-# Column names that no table has by chance.
-_TARGET, _PLACE = "target of dpconvex ", "place of the target of dpconvex "
-
-
-def _places(target: Any) -> Any:
+def _positions_from_end(target: Any) -> Any:
     """Return the distance of every target of a partition from its end: 0 for the last one."""
-    return target.to_frame().assign(**{_PLACE: np.arange(len(target))[::-1]})[_PLACE]
+    return target.to_frame().assign(**{_POSITION: np.arange(len(target))[::-1]})[_POSITION]
 
 
-def _split(part: Any, joined: int) -> tuple[Any, ...]:
-    """Return features and what was joined to them; columns of no rows, which are refused, unless rows own theirs."""
+def _split_joined(part: Any, joined: int) -> tuple[Any, ...]:
+    """Return features and the joined columns; columns of no rows, which are refused, unless rows own theirs."""
     columns = []
     for number in range(joined):
-        own = np.array_equal(part[_PLACE + str(number)].to_numpy(), np.arange(len(part))[::-1])
+        own = np.array_equal(part[_POSITION + str(number)].to_numpy(), np.arange(len(part))[::-1])
         column = part[_TARGET + str(number)]
         columns.append(column if own else column.iloc[:0])
-    names = [name + str(number) for name in (_TARGET, _PLACE) for number in range(joined)]
+    names = [name + str(number) for name in (_TARGET, _POSITION) for number in range(joined)]
     return part.drop(columns=names), *columns
 
 
-def _row(*parts: Any) -> tuple[Any, ...]:
+def _tuple(*parts: Any) -> tuple[Any, ...]:
     return parts
 
 
-_LENGTHS = (
-    "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
-    "to {owner} must have as many rows as the other. Take both from one dataframe."
-)
-
-
-def as_features(part: Any) -> Any:
+def _read_features(part: Any) -> Any:
     """Return a partition's features row by row or column by column, float32 where all of them are, else float64.
 
     Of sparse blocks, their non-zeros.
@@ -128,19 +138,15 @@ def as_features(part: Any) -> Any:
         if part.dtype.kind not in "biuf":
             raise TypeError("not numbers")
         return NonZeros.of(part)
-    if isinstance(part, np.ndarray):
-        single = part.dtype == np.float32
-        values = part
-    elif hasattr(part, "dtypes"):
-        single = len(part.columns) > 0 and all(kind == np.float32 for kind in part.dtypes)
-        text = [kind for kind in part.dtypes if getattr(kind, "kind", "O") not in "biufO"]
-        if text:
+    if hasattr(part, "dtypes"):
+        kinds = list(part.dtypes)
+        single = len(part.columns) > 0 and all(kind == np.float32 for kind in kinds)
+        if any(getattr(kind, "kind", "O") not in "biufO" for kind in kinds):
             raise TypeError("not numbers")
-        dtype = np.float32 if single else np.float64
-        if all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in part.dtypes):
+        if all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in kinds):
             values = part.to_numpy()
         else:  # missing values of other types become NaN
-            values = part.to_numpy(dtype=dtype, na_value=np.nan)
+            values = part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
     else:
         values = np.asarray(part)
         single = values.dtype == np.float32
@@ -152,16 +158,11 @@ def as_features(part: Any) -> Any:
     return writable_view(np.asarray(values, dtype=dtype))
 
 
-def as_target(part: Any) -> npt.NDArray[Any]:
-    """Return a partition's target as a one-dimensional array of numbers or labels."""
-    return np.asarray(part)
-
-
 def read_pair(pair: tuple[Any, Any], clean: Clean | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
-        return as_features(pair[0]), as_target(pair[1])
-    return as_features(loosen(pair[0])), exact_values(pair[1])
+        return _read_features(pair[0]), np.asarray(pair[1])
+    return _read_features(loosen(pair[0])), exact_values(pair[1])
 
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -210,11 +211,11 @@ def loosen(part: Any) -> Any:
     return part
 
 
-def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which rows of an array of floats, or of sparse ones, hold finite numbers only."""
     if issparse(X) or isinstance(X, NonZeros):
         return NonZeros.of(X).finite_rows()
-    # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
+    # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
     with np.errstate(all="ignore"):
         valid = np.isfinite(X.sum(axis=1))
     suspects = np.flatnonzero(~valid)
@@ -226,10 +227,7 @@ def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 class Clean:
     """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
 
-    Parameters
-    ----------
-    encode : callable
-        Makes floats of a target, NaN of what is no target: of numbers, or of labels the position in the label set.
+    ``encode`` makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
     """
 
     encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
@@ -237,25 +235,15 @@ class Clean:
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the marked targets of rows X."""
         targets = self.encode(y)
-        return np.where(valid_rows(X) & np.isfinite(targets), targets, np.nan)
+        return np.where(_valid_rows(X) & np.isfinite(targets), targets, np.nan)
 
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """What checking a partition found: counts and flags, never values.
+    """Findings of the check of a partition: counts and flags, never values.
 
-    Attributes
-    ----------
-    rows : int
-        Number of rows.
-    problem : str or None
-        Key of the error message.
-    X, y : SpilledArray, SpilledLabels or None
-        Where the partition was parked.
-    labels : array or None
-        Distinct labels where the target holds labels.
-    mark : tuple
-        By which the partition is known when it is read again.
+    ``problem`` is the key of an error message, ``X`` and ``y`` lie in a spill file, ``labels`` are the distinct ones,
+    and ``mark`` is the fingerprint by which a partition is known when it is read again.
     """
 
     rows: int
@@ -273,24 +261,6 @@ class PartitionFacts:
             raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
         if sum(fact.rows for fact in facts) < least:
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}.")
-
-
-_FINITE = (
-    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Fill them with public "
-    "values; drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
-)
-_PROBLEMS = {
-    "X not finite": _FINITE.format(name="X"),
-    "y not finite": _FINITE.format(name="y"),
-    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
-    "label; drop their rows only with neighbors='add_or_remove_one', where the number of rows is private.",
-    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
-    "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
-    "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
-    "lengths": _LENGTHS,
-    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: all whole numbers or "
-    f"all text, at most {MOST_LABELS} different ones. Got others instead.",
-}
 
 
 def check_partition(
@@ -330,65 +300,20 @@ def check_partition(
     elif y.dtype.kind == "f" and not _all_finite(y):
         return PartitionFacts(0, "y not finite" if numeric else "missing label")
     elif not numeric:
-        if y.dtype.kind == "O" and any(_missing(label) for label in y):
+        if y.dtype.kind == "O" and any(label is None or label != label for label in y):
             return PartitionFacts(0, "missing label")
-        labels = distinct_labels(y)
+        labels = _distinct_labels(y)
         if labels is None:
             return PartitionFacts(0, "not labels")
-    facts = _parked(X, y, spill, labels)
+    facts = PartitionFacts(len(X), labels=labels)
+    if spill is not None:
+        kept_y = spill.write(y) if labels is None else spill.write_labels(y, labels)
+        kept_X = None if kept_y is None else spill.write_rows(X)
+        facts = facts if kept_X is None else replace(facts, X=kept_X, y=kept_y)
     return replace(facts, mark=fingerprint(*source)) if reread or facts.X is None else facts
 
 
-def _parked(
-    X: npt.NDArray[Any], y: npt.NDArray[Any], spill: SpillFile | None, labels: npt.NDArray[Any] | None
-) -> PartitionFacts:
-    """Park a partition that passed all checks, if there is room."""
-    facts = PartitionFacts(len(X), labels=labels)
-    if spill is None:
-        return facts
-    kept_y: SpilledArray | SpilledLabels | None
-    if labels is None:
-        kept_y = spill.write(y)
-    else:
-        codes = spill.write(np.searchsorted(labels, y).astype(np.int16))
-        kept_y = None if codes is None else SpilledLabels(labels, codes)
-    kept_X = None if kept_y is None else _write_rows(X, spill)
-    return facts if kept_X is None else replace(facts, X=kept_X, y=kept_y)
-
-
-@dataclass(frozen=True)
-class SpilledNonZeros:
-    """Where the non-zeros of a partition lie in a spill file; arrays of no values lie nowhere."""
-
-    indptr: SpilledArray
-    columns: SpilledArray | None
-    values: SpilledArray | None
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-
-    @property
-    def file(self) -> SpillFile:
-        """The file, kept open as long as anything in it is needed."""
-        return self.indptr.file
-
-    def open(self) -> NonZeros:
-        """Return the non-zeros, as private memory maps."""
-        columns = np.empty(0, np.uint32) if self.columns is None else self.columns.open()
-        values = np.empty(0, self.dtype) if self.values is None else self.values.open()
-        return NonZeros(self.indptr.open(), columns, values, self.shape)
-
-
-def _write_rows(X: Any, spill: SpillFile) -> SpilledArray | SpilledNonZeros | None:
-    """Park rows; None if there is no room."""
-    if not isinstance(X, NonZeros):
-        return spill.write(X)
-    indptr, columns, values = (spill.write(part) for part in X.parts)
-    if indptr is None or (X.values.size and (columns is None or values is None)):
-        return None
-    return SpilledNonZeros(indptr, columns, values, X.shape, X.dtype)
-
-
-def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+def _distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Return the distinct labels of a partition; None if they are not labels or too many."""
     if y.dtype.kind == "f" and not (y == np.round(y)).all():
         return None
@@ -401,10 +326,198 @@ def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 def _all_finite(values: Any) -> bool:
     values = values.values if isinstance(values, NonZeros) else values
-    # One sum finds most of the trouble without a second array; only sums that overflow look closer.
+    # One sum finds most of the trouble without a second array; each value is examined only if the sum overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
 
 
-def _missing(label: Any) -> bool:
-    return label is None or label != label
+@dataclass(frozen=True)
+class WeightChange:
+    """A change of weights that workers know again by its name."""
+
+    function: Reweigh
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __call__(self, rows: MemoryRows) -> MemoryRows:
+        """Return the same rows with changed weights."""
+        return self.function(rows)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Source of the rows of one partition.
+
+    Attributes
+    ----------
+    rows : int
+        Their number.
+    mark : tuple
+        Fingerprint by which the rows are known when they are read again.
+    number : int
+        Number of the partition in its table.
+    pair : Delayed
+        Features and target, from their source.
+    graph : PartitionGraph or None
+        Computes the pair in this process without other partitions.
+    X, y : SpilledArray, SpilledNonZeros, SpilledLabels or None
+        Parked features and target.
+    weights : SpilledArray or None
+        Weights that replace those of the row map.
+    pending : tuple of WeightChange
+        Changes of weights that are applied anew in every pass.
+    opened : dict
+        Parked rows whose mapped targets are parked, too, by the name of the mapping.
+    row_weights : RowWeights or None
+        In the memory of this process.
+    """
+
+    rows: int
+    mark: tuple[Any, ...]
+    number: int
+    pair: Any = None
+    graph: PartitionGraph | None = None
+    X: SpilledArray | SpilledNonZeros | None = None
+    y: SpilledArray | SpilledLabels | None = None
+    weights: SpilledArray | None = None
+    pending: tuple[WeightChange, ...] = ()
+    opened: dict[str, MemoryRows] = field(default_factory=dict, compare=False)
+    row_weights: RowWeights | None = None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether this process gets at the rows without Dask's scheduler."""
+        return self.X is not None or self.graph is not None
+
+    def open(self, mapping: PartitionMap, cores: int = 1) -> MemoryRows:
+        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        if self.X is None or self.y is None:
+            assert self.graph is not None
+            rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
+        else:
+            rows = self.opened.get(mapping.name) or self._open_parked(mapping, cores)
+            if self.weights is not None:
+                rows = rows.with_weights(self.weights.open())
+            for change in self.pending:
+                rows = change(rows)
+        return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
+
+    def holds(self, pair: tuple[Any, Any], clean: Clean | None) -> bool:
+        """Whether features and target that were read now are those of this partition, row by row."""
+        try:
+            X, y = read_pair(pair, clean)
+            y = y if clean is None else clean(X, y)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        if self.X is None or self.y is None:
+            return fingerprint(X, y) == self.mark
+        if isinstance(self.y, SpilledLabels):
+            kept = self.y.labels[self.y.codes.open()]
+        else:
+            kept, y = self.y.open(), np.asarray(y, dtype=np.float64)
+        parts = zip(_arrays(self.X.open()), _arrays(X), strict=True)
+        return _equal(kept, y) and all(_equal(mine, other) for mine, other in parts)
+
+    def _open_parked(self, mapping: PartitionMap, cores: int) -> MemoryRows:
+        """Return parked rows; their mapped targets are parked for later passes where there is room."""
+        assert self.X is not None
+        if isinstance(self.y, SpilledLabels):
+            y = self.y.open(mapping.encoded)
+        else:
+            assert self.y is not None
+            y = mapping.encoded(self.y.open())
+        rows = mapping.rows(self.X.open(), y, cores=cores)
+        # Pages of sparse rows go only when their map is closed.
+        targets = self.X.file.write(rows.targets) if isinstance(self.X, SpilledArray) else None
+        if targets is not None:
+            rows.targets = targets.open()
+            self.opened[mapping.name] = rows
+        return rows
+
+
+def close_rows(rows: MemoryRows) -> None:
+    """Let the pages of opened rows go."""
+    release_pages(rows.source)
+    release_pages(rows.targets)
+
+
+def _arrays(X: Any) -> tuple[npt.NDArray[Any], ...]:
+    return tuple(X.parts) if isinstance(X, NonZeros) else (X,)
+
+
+def _equal(mine: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f")
+
+
+@dataclass(frozen=True)
+class PartitionMap:
+    """Map from rows and targets of a partition to `MemoryRows`; workers know it again by its name."""
+
+    row_map: RowMap
+    target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
+    target_shift: float
+    target_scale: float
+    clean: Clean | None = None
+    labels: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def with_labels(self) -> PartitionMap:
+        """Return the map whose targets are labels."""
+        return replace(self, labels=True, name=uuid.uuid4().hex)
+
+    def source_rows(
+        self, pair: tuple[Any, Any], mark: tuple[Any, ...], pending: Iterable[Reweigh] = (), cores: int = 1
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
+        try:
+            X, y = read_pair(pair, self.clean)
+            y = y if self.clean is None else self.clean(X, y)
+        except (TypeError, ValueError, OverflowError):
+            raise SourceChangedError from None
+        if fingerprint(X, y) != mark:
+            raise SourceChangedError
+        rows = self.rows(X, self.encoded(y), cores)
+        for change in pending:
+            rows = change(rows)
+        return rows
+
+    def encoded(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""
+        return y if self.target is None else self.target(y)
+
+    def rows(self, X: Any, y: Any, cores: int = 1) -> MemoryRows:
+        """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
+        shift, scale = self.target_shift, self.target_scale
+        rows = rows_in_memory(X, y, self.row_map, shift, scale, threads=cores, cache=False)
+        return rows.with_labels() if self.labels else rows
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing of numbers: a worker's log must not tell what a row holds."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_on_source(
+    call: Call, mapping: PartitionMap, mark: tuple[Any, ...], pending: Iterable[Reweigh], pair: tuple[Any, Any]
+) -> tuple[Any, ...] | None:
+    """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
+    with quiet():
+        try:
+            return tuple(call(mapping.source_rows(pair, mark, pending)))
+        except SourceChangedError:
+            return None
+
+
+def run_here(call: Call, mapping: PartitionMap, partition: Partition, cores: int = 1) -> tuple[Any, ...]:
+    """Work on one partition that is at hand."""
+    rows = partition.open(mapping, cores)
+    found = tuple(call(rows))
+    close_rows(rows)
+    return found
+
+
+def add_partitions(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the sums of a group of partitions; None if one of them changed."""
+    return None if any(part is None for part in parts) else tuple(accumulate(parts))

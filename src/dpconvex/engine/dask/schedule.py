@@ -1,4 +1,4 @@
-"""Who computes partitions: threads of this process, one partition at a time each, or Dask's scheduler.
+"""Schedules of partitions: threads of this process, one partition at a time each, or Dask's scheduler.
 
 Where partitions do not depend on each other, as those of files, this process needs no graph of all of them in every
 pass: each thread computes a partition, works on it, and drops it.
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpconvex.engine.threads import available_cores, in_threads
-
-__all__ = ["Recipe", "cluster_client", "compute", "in_process", "recipes", "run_all", "tell", "threads", "watching"]
 
 _watchers: list[Callable[[int, int], None]] = []
 
@@ -33,13 +31,13 @@ def watching(report: Callable[[int, int], None]) -> Iterator[None]:
         _watchers.remove(report)
 
 
-def tell(done: int, total: int) -> None:
+def report_progress(done: int, total: int) -> None:
     """Report how far the first pass is."""
     for report in _watchers:
         report(done, total)
 
 
-def threads() -> int:
+def count_threads() -> int:
     """Return how many threads may work on partitions at the same time."""
     import dask
 
@@ -47,8 +45,8 @@ def threads() -> int:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All that one partition is computed from."""
+class PartitionGraph:
+    """Dask graph of one partition alone."""
 
     graph: dict[Any, Any]
     key: Any
@@ -61,14 +59,14 @@ class Recipe:
         return dask.get(self.graph, self.key, callbacks=())
 
 
-def recipes(partitions: Sequence[Any]) -> list[Recipe] | None:
-    """Return how to compute each partition on its own; None if partitions have work in common."""
-    from dask.core import get_dependencies
+def separate_graphs(partitions: Sequence[Any]) -> list[PartitionGraph] | None:
+    """Return the graph of each partition on its own; None if partitions have work in common."""
+    from dask.core import get_dependencies, istask
     from dask.highlevelgraph import HighLevelGraph
     from dask.utils import ensure_dict
 
     whole = ensure_dict(HighLevelGraph.merge(*(part.__dask_graph__() for part in partitions)))
-    found: list[Recipe] = []
+    found: list[PartitionGraph] = []
     used: set[Any] = set()
     for part in partitions:
         graph: dict[Any, Any] = {}
@@ -79,33 +77,26 @@ def recipes(partitions: Sequence[Any]) -> list[Recipe] | None:
                 continue
             graph[key] = whole[key]
             waiting += get_dependencies(whole, key)
-        work = {key for key, node in graph.items() if not _is_data(node)}
+        work = {key for key, node in graph.items() if type(node).__name__ != "DataNode" and istask(node)}
         if not used.isdisjoint(work):
             return None
         used |= work
-        found.append(Recipe(graph, part.key))
+        found.append(PartitionGraph(graph, part.key))
     return found
 
 
-def _is_data(node: Any) -> bool:
-    """Whether a node of a graph is there already."""
-    from dask.core import istask
-
-    return type(node).__name__ == "DataNode" or not istask(node)
-
-
-def run_all(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
+def run_in_threads(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
     """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
-    for done, result in enumerate(in_threads(function, jobs, threads()), 1):
+    for done, result in enumerate(in_threads(function, jobs, count_threads()), 1):
         if watched:
-            tell(done, len(jobs))
+            report_progress(done, len(jobs))
         yield result
 
 
 def in_process() -> bool:
     """Whether Dask's current scheduler runs tasks in threads of this process."""
-    if _defaults():
+    if _uses_default_threads():
         return True
     import dask.local
     import dask.threaded
@@ -118,7 +109,7 @@ def in_process() -> bool:
 
 def cluster_client() -> Any:
     """Return the client of the cluster that Dask would use now, None if it would use none."""
-    if _defaults():
+    if _uses_default_threads():
         return None
     from dask.base import get_scheduler
     from dask.delayed import Delayed
@@ -127,7 +118,7 @@ def cluster_client() -> Any:
     return client if hasattr(client, "scheduler_info") else None
 
 
-def _defaults() -> bool:
+def _uses_default_threads() -> bool:
     """Whether nothing but Dask's threads can have been asked for.
 
     Dask itself would import its package for clusters to find out, which takes a second.
@@ -148,13 +139,13 @@ def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
     class Watch(Callback):
         def _posttask(self, key: Any, *_: Any) -> None:
             if watched and key in keys:
-                tell(next(finished), len(keys))
+                report_progress(next(finished), len(keys))
 
     if not in_process():
         results = list(dask.compute(*tasks))
         if watched:
-            tell(len(tasks), len(tasks))
+            report_progress(len(tasks), len(tasks))
         return results
-    chosen = {"scheduler": "threads"} if _defaults() else {}
+    chosen = {"scheduler": "threads"} if _uses_default_threads() else {}
     with Watch():
         return list(dask.compute(*tasks, **chosen))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SpillFile", "SpilledArray", "SpilledLabels", "default_spill_limit", "release_pages"]
+from dpconvex.engine.sparse_rows import NonZeros
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
 
@@ -27,16 +27,9 @@ def default_spill_limit(folder: str | None = None) -> int:
 
 @dataclass(frozen=True)
 class SpilledArray:
-    """Where an array lies in a spill file.
+    """An array in C order in a spill file, which stays open as long as anything in it is needed.
 
-    Attributes
-    ----------
-    file : SpillFile
-        The file, kept open as long as anything in it is needed.
-    offset : int
-        First byte, a multiple of the page size.
-    shape, dtype : tuple, numpy dtype
-        What is stored there, in C order.
+    ``offset`` is its first byte, a multiple of the page size.
     """
 
     file: SpillFile
@@ -80,18 +73,33 @@ class SpilledLabels:
         return function(self.labels)[self.codes.open()]
 
 
+@dataclass(frozen=True)
+class SpilledNonZeros:
+    """Non-zeros of a partition in a spill file; arrays of no values lie nowhere."""
+
+    indptr: SpilledArray
+    columns: SpilledArray | None
+    values: SpilledArray | None
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def file(self) -> SpillFile:
+        """The file of all three arrays."""
+        return self.indptr.file
+
+    def open(self) -> NonZeros:
+        """Return the non-zeros, as private memory maps."""
+        columns = np.empty(0, np.uint32) if self.columns is None else self.columns.open()
+        values = np.empty(0, self.dtype) if self.values is None else self.values.open()
+        return NonZeros(self.indptr.open(), columns, values, self.shape)
+
+
 class SpillFile:
-    """An uncompressed temporary file without a name, of at most `limit` bytes.
+    """An uncompressed temporary file of at most `limit` bytes, in `folder` or the system's temporary one.
 
-    The file has no name in the file system: nobody else can open it, and it vanishes with the
-    process, however that ends.
-
-    Parameters
-    ----------
-    limit : int
-        Bound on the size in bytes.
-    folder : str, optional
-        Where the file lives, the system's temporary folder by default.
+    The file has no name in the file system: nobody else can open it, and it vanishes with the process, however that
+    ends.
     """
 
     def __init__(self, limit: int, folder: str | None = None) -> None:
@@ -128,3 +136,17 @@ class SpillFile:
         except OSError:  # a full disk: the data is read from its source instead
             return None
         return SpilledArray(self, offset, array.shape, array.dtype)
+
+    def write_labels(self, y: npt.NDArray[Any], labels: npt.NDArray[Any]) -> SpilledLabels | None:
+        """Store labels as positions among the sorted distinct ones; None if there is no room."""
+        codes = self.write(np.searchsorted(labels, y).astype(np.int16))
+        return None if codes is None else SpilledLabels(labels, codes)
+
+    def write_rows(self, X: Any) -> SpilledArray | SpilledNonZeros | None:
+        """Store dense rows or non-zeros; None if there is no room."""
+        if not isinstance(X, NonZeros):
+            return self.write(X)
+        indptr, columns, values = (self.write(part) for part in X.parts)
+        if indptr is None or (X.values.size and (columns is None or values is None)):
+            return None
+        return SpilledNonZeros(indptr, columns, values, X.shape, X.dtype)

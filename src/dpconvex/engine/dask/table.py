@@ -1,30 +1,286 @@
-"""Tables of Dask collections: checked and counted in one pass, parked where there is room.
+"""Tables of Dask collections, checked and counted in one pass, and sums over their rows, partition by partition.
 
-Dask is imported lazily.
+`DaskTable` checks a collection once and parks it where there is room; `DaskRows` offers what `MemoryRows` offers for
+sums, with no more in memory at a time than the partitions at work. Dask is imported lazily.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.cluster import HeldTable
-from dpconvex.engine.dask.partitions import Clean, PartitionFacts, check_partition, delayed_parts
-from dpconvex.engine.dask.rows import DaskRows
-from dpconvex.engine.dask.schedule import Recipe, cluster_client, compute, in_process, recipes, run_all
-from dpconvex.engine.dask.sources import Mapping, Source
+from dpconvex.engine.dask.cluster import GROUP, HeldTable
+from dpconvex.engine.dask.partitions import (
+    Call,
+    Clean,
+    Partition,
+    PartitionFacts,
+    PartitionMap,
+    Reweigh,
+    WeightChange,
+    add_partitions,
+    check_partition,
+    close_rows,
+    delayed_partitions,
+    run_here,
+    run_on_source,
+)
+from dpconvex.engine.dask.schedule import (
+    PartitionGraph,
+    cluster_client,
+    compute,
+    count_threads,
+    in_process,
+    run_in_threads,
+    separate_graphs,
+)
 from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
-from dpconvex.engine.failures import SourceChangedError
-from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.rows import RowMap
-from dpconvex.engine.votes import Votes, exact_values
+from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.row_weights import RowWeights, exact_values, join_row_weights
+from dpconvex.engine.rows import RowMap, SourceChangedError
+from dpconvex.engine.sparse_rows import rows_in_memory, stack_rows
+from dpconvex.engine.summation import accumulate, additions_in_memory, part_indices, spread_indices, sum_depth
+from dpconvex.types import Array
 
-__all__ = ["DaskTable"]
+
+class DaskRows:
+    """Rows and targets in partitions: what `MemoryRows` offers for sums, without holding the rows.
+
+    Results are added in the order of the partitions, so they do not depend on who computed them. A partition whose
+    worker dies is computed again by another one. Functions given to `sum` and `combine` are sent to the workers.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        Those that have rows.
+    mapping : PartitionMap
+        Map to bounded rows.
+    spill : SpillFile or None
+        Place for weights.
+    held : HeldTable or None
+        The workers that hold the partitions.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        mapping: PartitionMap,
+        spill: SpillFile | None = None,
+        held: HeldTable | None = None,
+    ) -> None:
+        self._partitions = list(partitions)
+        self._mapping = mapping
+        self._spill = spill
+        self._held = held
+        self.row_map = mapping.row_map
+        self.n_rows = sum(partition.rows for partition in self._partitions)
+        self.dim = mapping.row_map.dim
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Functions that are sent to workers may refer to the rows they are about; the facts are
+        # enough there, and the data must not travel.
+        return _RowFacts, (self.n_rows, self.dim, self.row_map)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of."""
+        weights = self._partitions[0].row_weights
+        return self.n_rows if weights is None else weights.records
+
+    @property
+    def has_row_weights(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self._partitions[0].row_weights is not None
+
+    @property
+    def has_people(self) -> bool:
+        """Whether several rows may be of one person."""
+        weights = self._partitions[0].row_weights
+        return weights is not None and weights.tags is not None
+
+    def _row_weights(self) -> RowWeights | None:
+        return join_row_weights([item.row_weights for item in self._partitions if item.row_weights is not None])
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+        longest = max(partition.rows for partition in self._partitions)
+        groups = -(-len(self._partitions) // GROUP)
+        return additions_in_memory(longest, self.dim) + sum_depth(GROUP) + sum_depth(groups)
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+        return any(partition.weights is not None or partition.pending for partition in self._partitions)
+
+    @cached_property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets (a private number)."""
+        (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_records,))
+        return float(total) / self.n_records
+
+    def sum(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
+        return self._pass(lambda rows: rows.sum(function))
+
+    def sum_weighted(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, as `MemoryRows.sum_weighted` does."""
+        return self._pass(lambda rows: rows.sum_weighted(function))
+
+    def sum_targets(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(y, w, v)`` over targets, given weights and row weights, as `MemoryRows.sum_targets` does."""
+        return self._pass(lambda rows: rows.sum_targets(function))
+
+    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+        """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
+        return self._pass(lambda rows: rows.combine(theta, function))
+
+    def counter(self, function: Any, level: float = 0.0) -> Callable[[float], float]:
+        """Return the weight of rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
+
+        def count(point: float) -> float:
+            def below(y: Array, w: Array, v: Array) -> tuple[float, float]:
+                return float(v @ (function(y, w) < point)), float(v.sum())
+
+            found, every = self.sum_targets(below)
+            return float(found) - level * float(every)
+
+        return count
+
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(block, w)``, as `MemoryRows.reweighted` does."""
+        return self._change_weights(lambda rows: rows.reweighted(function))
+
+    def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(weights)``."""
+        return self._change_weights(lambda rows: rows.rescaled(function))
+
+    def predicted(self, theta: Array) -> DaskRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        return self._change_weights(lambda rows: rows.predicted(theta))
+
+    def _change_weights(self, function: Reweigh) -> DaskRows:
+        """Return the same rows with other weights, computed once where they can be parked and else in every pass."""
+        named = WeightChange(function)
+
+        def change(partition: Partition) -> Partition:
+            if partition.X is not None and self._spill is not None:
+                rows = partition.open(self._mapping)
+                kept = self._spill.write(named(rows).weights)
+                close_rows(rows)
+                if kept is not None:
+                    return replace(partition, weights=kept, pending=())
+            return replace(partition, pending=(*partition.pending, named))
+
+        return DaskRows(list(run_in_threads(change, self._partitions)), self._mapping, self._spill, self._held)
+
+    def with_labels(self) -> DaskRows:
+        """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
+        return DaskRows(self._partitions, self._mapping.with_labels(), self._spill, self._held)
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
+        """Return the given rows, in the given order, as `MemoryRows`."""
+        indices = np.asarray(indices)
+        order = np.argsort(indices, kind="stable")
+        ends = np.cumsum([partition.rows for partition in self._partitions])
+        starts = ends - np.array([partition.rows for partition in self._partitions])
+        cuts = np.searchsorted(indices[order], np.concatenate([[0], ends]))
+        chosen = [
+            indices[order[first:last]] - start
+            for (first, last), start in zip(itertools.pairwise(cuts.tolist()), starts, strict=True)
+        ]
+        # Of no rows at all, the first partition gives none.
+        picked = [number for number, local in enumerate(chosen) if local.size] or [0]
+        parts = list(self._each([self._partitions[i] for i in picked], [_Take(chosen[i]) for i in picked]))
+        X, y, w = (stack_rows([part[item] for part in parts]) for item in range(3))
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        # Targets are mapped already.
+        taken = rows_in_memory(X[back], y[back], self.row_map, weights=w[back] if self.own_weights else None)
+        weights = self._row_weights()
+        return taken if weights is None else taken.with_row_weights(weights.take(indices))
+
+    def subsample(self, rows: int) -> MemoryRows:
+        """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
+        return self.take(spread_indices(self.n_rows, rows))
+
+    def part(self, rows: int) -> MemoryRows | DaskRows:
+        """Return exactly `rows` rows in memory, those of `MemoryRows.part`."""
+        if rows >= self.n_records:
+            return self
+        weights = self._row_weights()
+        people = weights is not None and weights.tags is not None
+        chosen = weights.rows_in_part(rows) if weights is not None and people else part_indices(self.n_rows, rows)
+        taken = self.take(chosen)
+        return taken if weights is None else taken.with_row_weights(weights.part(chosen, rows))
+
+    def each(self, call: Call | Sequence[Call]) -> Iterator[tuple[Any, ...]]:
+        """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order; one call for all, or one each."""
+        return self._each(self._partitions, itertools.repeat(call) if callable(call) else call)
+
+    def _pass(self, call: Call) -> tuple[Any, ...]:
+        return tuple(accumulate(self._each(self._partitions, itertools.repeat(call), grouped=True)))
+
+    def _each(
+        self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the results of all partitions in order, added up in groups if asked for."""
+        jobs = list(zip(partitions, calls, strict=False))
+        if self._held is not None:
+            yield from self._held.run(jobs, self._mapping, grouped)
+            return
+        if all(partition.at_hand for partition in partitions):
+            cores = count_threads() if len(jobs) == 1 else 1
+            results = run_in_threads(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
+            if not grouped:
+                yield from results
+                return
+            while group := list(itertools.islice(results, GROUP)):
+                yield tuple(accumulate(group))
+            return
+        import dask
+
+        run = dask.delayed(run_on_source, pure=False, traverse=False)
+        opened = dask.delayed(run_here, pure=False, traverse=False)
+        tasks = [
+            run(call, self._mapping, partition.mark, partition.pending, partition.pair)
+            if partition.X is None
+            else opened(call, self._mapping, replace(partition, pair=None, graph=None))
+            for partition, call in jobs
+        ]
+        if grouped:
+            add = dask.delayed(add_partitions, pure=False)
+            tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
+        for result in compute(tasks):
+            if result is None:
+                raise SourceChangedError
+            yield result
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Rows of a partition by their positions: raw features, mapped targets, weights."""
+
+    indices: npt.NDArray[np.integer[Any]]
+
+    def __call__(self, rows: MemoryRows) -> tuple[Any, ...]:
+        taken = rows.take(self.indices)
+        return taken.raw, taken.marked_targets, taken.weights
+
+
+@dataclass(frozen=True)
+class _RowFacts:
+    """Facts that a worker may know of rows that it does not hold."""
+
+    n_rows: int
+    dim: int
+    row_map: RowMap
 
 
 class DaskTable:
@@ -37,11 +293,11 @@ class DaskTable:
     y : dask array or series of shape (n_rows,)
         With the partitions of X.
     owner : str
-        Who asks, for error messages.
+        Name of the caller, for error messages.
     numeric : bool, default=True
         Whether the target must be finite numbers; otherwise it holds labels.
     clean : Clean, optional
-        Marks invalid rows, which are then void instead of refused.
+        Marks invalid rows, which are then ignored instead of refused.
     least : int, default=1
         Smallest number of rows, 0 or 1.
 
@@ -71,39 +327,38 @@ class DaskTable:
     ) -> None:
         import dask
 
-        pairs, width = delayed_parts(X, y, owner)
+        pairs, width = delayed_partitions(X, y, owner)
         self.spill: SpillFile | None = None
         self.held: HeldTable | None = None
-        own: list[Recipe] | None = None
+        graphs: list[PartitionGraph] | None = None
         client = cluster_client()
         if client is None and in_process():
-            own = recipes(pairs)
+            graphs = separate_graphs(pairs)
             folder = dask.config.get("temporary-directory", None)
             limit = dask.config.get("dpconvex.spill-limit", None)
             limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
             self.spill = SpillFile(limit, folder) if limit > 0 else None
+        spill = self.spill
         facts: list[PartitionFacts]
         if client is not None:
             self.held = HeldTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
-        elif own is not None:
-            spill = self.spill
-            facts = list(
-                run_all(lambda part: check_partition(part.compute(), width, numeric, spill, clean), own, watched=True)
-            )
+        elif graphs is not None:
+
+            def check_graph(graph: PartitionGraph) -> PartitionFacts:
+                return check_partition(graph.compute(), width, numeric, spill, clean)
+
+            facts = list(run_in_threads(check_graph, graphs, watched=True))
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
-            tasks = [check(pair, width, numeric, self.spill, clean) for pair in pairs]
-            facts = compute(tasks, watched=True)
+            facts = compute([check(pair, width, numeric, spill, clean) for pair in pairs], watched=True)
         PartitionFacts.require(facts, owner, least)
         self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
-        self.sources = [
-            Source(fact.rows, fact.mark, number, pair, recipe, fact.X, fact.y)
-            for number, (fact, pair, recipe) in enumerate(
-                zip(facts, pairs, own or itertools.repeat(None), strict=False)
-            )
+        self.partitions = [
+            Partition(fact.rows, fact.mark, number, pairs[number], graphs and graphs[number], fact.X, fact.y)
+            for number, fact in enumerate(facts)
             if fact.rows
         ]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]
@@ -118,28 +373,24 @@ class DaskTable:
         target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
         target_shift: float = 0.0,
         target_scale: float = 1.0,
-        votes: Votes | None = None,
+        row_weights: RowWeights | None = None,
     ) -> DaskRows | MemoryRows:
         """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
-        if not self.sources:  # no rows at all fit into memory
+        if not self.partitions:  # no rows at all fit into memory
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
-        shift, scale = float(target_shift), float(target_scale)
-        mapping = Mapping(row_map, target, shift, scale, self._clean)
-        return DaskRows(self._with_votes(votes), mapping, self.spill, self.held)
-
-    def _with_votes(self, votes: Votes | None) -> list[Source]:
-        """Return the partitions with what their rows count for, which stays in the memory of this process."""
-        if votes is None:
-            return self.sources
-        self._require_threads()
-        ends = np.cumsum([source.rows for source in self.sources])
-        return [
-            replace(source, votes=votes.part(slice(end - source.rows, end), votes.records))
-            for source, end in zip(self.sources, ends.tolist(), strict=True)
-        ]
+        mapping = PartitionMap(row_map, target, float(target_shift), float(target_scale), self._clean)
+        partitions = self.partitions
+        if row_weights is not None:  # they stay in the memory of this process
+            self._require_threads()
+            ends = np.cumsum([partition.rows for partition in partitions])
+            partitions = [
+                replace(item, row_weights=row_weights.part(slice(end - item.rows, end), row_weights.records))
+                for item, end in zip(partitions, ends.tolist(), strict=True)
+            ]
+        return DaskRows(partitions, mapping, self.spill, self.held)
 
     def _require_threads(self) -> None:
-        if self.held is not None or not all(source.at_hand for source in self.sources):
+        if self.held is not None or not all(partition.at_hand for partition in self.partitions):
             raise ValueError(
                 "Weights and groups must be summed by threads of this process: workers of a cluster, and partitions "
                 "that have work in common, are not supported. Close the client, or persist the collection."
@@ -158,22 +409,22 @@ class DaskTable:
         alike = hasattr(X, "rechunk") == hasattr(values, "rechunk")
         if not alike or np.prod(values.npartitions) != len(self.lengths):
             raise ValueError(problem)
-        triples, _ = delayed_parts(X, y, owner, values)
-        sources = {source.number: source for source in self.sources}
-        call = dask.delayed(_of_column, pure=False, traverse=False)
+        triples, _ = delayed_partitions(X, y, owner, values)
+        known = {partition.number: partition for partition in self.partitions}
+        call = dask.delayed(_map_column, pure=False, traverse=False)
         found = compute(
-            [call(function, triple, sources.get(number), self._clean) for number, triple in enumerate(triples)]
+            [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
         )
         if [count for count, _ in found] != self.lengths:
             raise ValueError(problem)
         return [result for _, result in found]
 
 
-def _of_column(
-    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], source: Source | None, clean: Clean | None
+def _map_column(
+    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], partition: Partition | None, clean: Clean | None
 ) -> tuple[int, Any]:
-    """Return the length of a partition of one column, and what a function makes of it; rows beside it must be known."""
-    if source is not None and not source.holds(triple[:2], clean):
+    """Return the length of a partition of one column, and a function of it; rows beside it must be known."""
+    if partition is not None and not partition.holds(triple[:2], clean):
         raise SourceChangedError
     values = exact_values(triple[2])
     return len(values), function(values)

@@ -1,1 +1,343 @@
-"""Public facts become sensitivities: one file per kind of model, no data in here."""
+r"""Bounds: the only place where public facts become sensitivities.
+
+The objective is always a mean,
+
+    F(theta) = (1/n) sum_i w_i loss(y_i, x_i . theta) + (alpha/2) ||theta||^2,
+
+where the row ``x_i`` contains the constant 1 of a fitted intercept. ``n`` is the public number of rows under
+replace-one and a public nominal number under add-or-remove-one; the row count of the data enters nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.calibration import (
+    check_neighbors,
+    objective_perturbation_delta,
+    objective_perturbation_epsilon,
+    objective_perturbation_laplace_scale,
+    objective_perturbation_scale,
+    trace_laplace_scale,
+    trace_perturbation_scale,
+)
+from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
+from dpconvex.privacy.profiles import trace_delta
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.certificate import NoiseTerm
+
+RECORD = "one record"
+PERSON = "one person"  # with all its rows
+EPS = 2.0**-52  # spacing of doubles at 1
+ROUNDINGS = 64  # of one term of a gradient: some 30 are made, and as many again in reserve
+FINEST = 1e-10  # of the Lipschitz constant: no solver is asked for a smaller gradient where rounding would allow it
+# Widths, slope over curvature, beyond which a smooth loss is linear in float64: exp(-37) is below its spacing.
+LINEAR_BEYOND = 40
+# Factor on tolerances where the number of rows is private, and the rows for which the least one is enough.
+_LEAST_RESERVE, _RESERVED = 10.0, 2e6
+
+
+class Bounds:
+    """What every set of public facts offers: constants of one record, and sensitivities that follow from them."""
+
+    n_samples: int
+    n_features: int
+    alpha: float
+    neighbors: str
+    people: bool = False
+    rows_per_person: int = 1
+    weighted_rows: bool = False
+    ignored_rows: bool = False
+    sums_records = True  # whether F is a mean over records
+
+    @property
+    def unit(self) -> str:
+        """Whom a promise is made to."""
+        if self.people:
+            return PERSON
+        if self.rows_per_person > 1:
+            return f"one person, at most {self.rows_per_person} rows"
+        return RECORD
+
+    @property
+    def counted(self) -> str:
+        """The noun for what ``n_samples`` counts, in messages and reports."""
+        return "people" if self.people else "rows"
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        return self.n_features
+
+    @property
+    def lipschitz(self) -> float:
+        """Bound on the norm of one record's gradient in theta."""
+        raise AttributeError
+
+    @property
+    def smoothness(self) -> float:
+        """Bound on the largest eigenvalue of one record's Hessian in theta."""
+        raise AttributeError
+
+    @property
+    def rank(self) -> int:
+        """Dimension of a fixed subspace that holds every gradient of one record; 1 for a GLM."""
+        return self.dimension
+
+    @property
+    def regularisation(self) -> float:
+        """``Lambda = n alpha``, the strong convexity in sum form."""
+        return self.n_samples * self.alpha
+
+    @property
+    def curvature_ratio(self) -> float:
+        """``kappa = smoothness / Lambda``."""
+        if self.smoothness == 0:
+            return 0.0
+        return self.smoothness / self.regularisation if self.regularisation > 0 else math.inf
+
+    def minimiser_sensitivity(self, tolerance: float = 0.0, gap: float = 0.0) -> float:
+        r"""Return how far the released minimiser can move when one record changes.
+
+        ``G / (n alpha) + 2 tolerance / alpha + 2 sqrt(2 gap / alpha)`` with ``G = gradient_sum_sensitivity()``, at most
+        ``2 L`` under replace-one and ``L`` under add-or-remove-one. Why: F and its neighbour are alpha-strongly convex
+        and their gradients differ by at most ``G / n`` everywhere, so their minimisers lie within ``G / (n alpha)``; a
+        point with certified ``||gradient of F|| <= tolerance`` lies within ``tolerance / alpha`` of the minimiser, and
+        one with certified ``F(theta) - min F <= gap`` (kinked losses) within ``sqrt(2 gap / alpha)``. The penalty is
+        common to both and cancels.
+        """
+        if not self.alpha > 0:
+            raise ValueError(
+                "The minimiser's sensitivity needs alpha above 0: without strong convexity it is unbounded. "
+                f"Got alpha={self.alpha!r} instead."
+            )
+        short = 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
+        return self._minimiser_shift() + short
+
+    def _minimiser_shift(self) -> float:
+        """Return how far exact minimisers of neighbouring data sets lie apart at most."""
+        return self.gradient_sum_sensitivity() / self.regularisation
+
+    @property
+    def relation(self) -> str:
+        """Which data sets count as neighbours, as a certificate states it."""
+        return self.neighbors
+
+    @property
+    def changed_records(self) -> int:
+        """In how many records neighbours differ: a replaced one counts twice, as it goes and as it comes."""
+        return 2 if self.neighbors == "replace_one" else 1
+
+    def gradient_sum_sensitivity(self) -> float:
+        """Return how far the SUM of gradients at one fixed theta can move when one record, or one person, changes."""
+        return self.rows_per_person * self.changed_records * self.lipschitz
+
+    @property
+    def tilted(self) -> tuple[str, int, float]:
+        """Which form of F objective perturbation tilts, its part of F's tilt, and how far its gradient can move.
+
+        ``J(theta) + <b, theta>`` with the sum ``J = n F``, so that ``F`` is tilted by ``b / n``.
+        """
+        return "sum", self.n_samples, self.gradient_sum_sensitivity()
+
+    def tilted_inexactness(self, tilt: NoiseTerm, tolerance: float) -> float:
+        r"""Return how far apart two neighbours' solved problems lie beyond what the theorem of the tilt is about.
+
+        ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
+        ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g
+        differs by at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
+        """
+        rounding = tilt.effective_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.norm_upper_bound
+        return 2 * (tolerance + rounding / self.tilted[1]) / self.alpha
+
+    def tilt_scale(self, epsilon: float, delta: float) -> float:
+        """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""
+        if not self.sums_records:
+            owner = type(self).__name__
+            raise ValueError(f"Objective perturbation needs a mean over records. Use OutputPerturbation with {owner}.")
+        form = self._trace_form
+        if form is not None:
+            lipschitz, ratio, neighbors, moved, rank = form
+            if delta > 0:
+                return trace_perturbation_scale(epsilon, delta, lipschitz, ratio, neighbors)
+            return trace_laplace_scale(epsilon, moved, ratio, rank)
+        facts = (self.lipschitz, self.curvature_ratio)
+        if delta > 0:
+            return objective_perturbation_scale(epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors)
+        self._check_rank()
+        return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
+
+    def tilt_delta(self, epsilon: float, scale: float) -> float:
+        """Return delta of Gaussian ``b`` of this scale."""
+        form = self._trace_form
+        if form is not None:
+            return trace_delta(epsilon, form[0] / scale, *form[1:3])
+        ratio = self.lipschitz / scale
+        return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
+
+    def tilt_epsilon(self, scale: float) -> float:
+        """Return epsilon of l2-Laplace ``b`` of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
+        form = self._trace_form
+        if form is not None:
+            _, ratio, _, moved, rank = form
+            return moved / scale + rank * math.log1p(ratio / rank)
+        self._check_rank()
+        return objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
+
+    def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
+        """Return what is perturbed and by which theorem, in the words of a certificate."""
+        if self._trace_form is not None:
+            return "perturbation", "Rényi profile in trace form" if gaussian else "trace form"
+        family = "GLM two-sided profile" if self.rank == 1 else "Rényi and chi profiles"
+        return "perturbation", family if gaussian else "GLM"
+
+    @property
+    def _trace_form(self) -> tuple[float, float, str, float, int] | None:
+        """Facts of the theorem for a record whose gradient is a sum over rows; None if it is a multiple of one vector.
+
+        Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation, sensitivity
+        of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private where they
+        share one weight.
+        """
+        many = self.rows_per_person
+        if not self.people and many == 1:
+            return None
+        rank = self.dimension if self.people else min(self.dimension, many)
+        moved = self.gradient_sum_sensitivity()
+        return many * self.lipschitz, many * self.curvature_ratio, self.neighbors, moved, rank
+
+    def _check_rank(self) -> None:
+        if self.rank != 1:
+            raise ValueError(
+                "Pure epsilon-DP by objective perturbation needs a generalised linear model (rank 1). "
+                f"Got rank={self.rank} instead. Use delta above 0."
+            )
+
+    def solver_tolerance(self, tilt: float = 0.0) -> float:
+        r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
+
+        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
+        ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
+        worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta alone moves the gradient by
+        ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``. The tilt bounds the norm of a linear term added
+        to F, which noise exceeds with negligible probability.
+        """
+        ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
+        return self._resolvable(ratio * self.n_samples, tilt)
+
+    def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
+        """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
+        reach = (self.dimension + condition) * (self.lipschitz + tilt)
+        return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * reach)
+
+    @property
+    def _reserve(self) -> float:
+        """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
+
+        ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
+        by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
+        that this covers 1e10 rows. The same where people share votes. 1 where the number of rows is public.
+        """
+        if self.neighbors == "replace_one" and not self.people:
+            return 1.0
+        return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
+
+    def objective_facts(self) -> Facts:
+        """Return the ``public_facts`` that the objective of a release must have."""
+        raise AttributeError
+
+    def _facts(self, objective: str, *names: str, **more: object) -> Facts:
+        """Return the named facts of an objective, and some more."""
+        return {"objective": objective, **{name: getattr(self, name) for name in names}, **more}
+
+    def to_dict(self) -> Facts:
+        """Return the public facts as plain data."""
+        facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        usual = {"ignored_rows": False, "people": False, "rows_per_person": 1, "weighted_rows": False}
+        for name, value in {**usual, "shape": None, "shared": None}.items():
+            if name in facts and facts[name] == value:  # certificates do not state what is usual
+                del facts[name]
+        return {"kind": type(self).__name__, **facts}
+
+    def _check_shared(self) -> None:
+        owner = type(self).__name__
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # float32 would round what follows from it
+                value = value.item()
+                object.__setattr__(self, field.name, value)
+            if field.type in ("bool", bool) and not isinstance(value, bool):
+                raise TypeError(
+                    f"The '{field.name}' parameter of {owner} must be True or False. Got {value!r} instead."
+                )
+        check_neighbors(self.neighbors, owner)
+        check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
+        check_count("n_samples", owner, self.n_samples, 1)
+        check_count("n_features", owner, self.n_features, 1)
+
+    def _check_positive(self, *names: str, allowed: str = "a finite number above 0") -> None:
+        for name in names:
+            value = getattr(self, name)
+            check_number(name, type(self).__name__, value, allowed, 0, math.inf, low_open=True)
+
+    def _wrong(self, name: str, wanted: str, remedy: str = "", error: type[Exception] = ValueError) -> Exception:
+        """Return the error of a parameter that is not as it must be."""
+        value = getattr(self, name)
+        got = type(value).__name__ if name == "loss" else repr(value)
+        text = f"The '{name}' parameter of {type(self).__name__} must be {wanted}. Got {got} instead."
+        return error(f"{text} {remedy}".rstrip())
+
+
+def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
+    """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
+    if not hasattr(loss, "value"):
+        raise TypeError(
+            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
+            f"Got {type(loss).__name__} instead."
+        )
+    base = loss
+    while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
+        base = base.loss
+    kinks = getattr(base, "piecewise_linear", None)
+    if kinks is not None:
+        # A convex function is least at a knot, unless it falls forever.
+        falls = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0
+        negative = falls or min(kinks.heights) < 0
+    else:
+        margins = np.linspace(-50.0, 50.0, 2001)
+        negative = min(float(np.min(loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0
+    if negative:
+        raise ValueError(
+            f"The 'loss' parameter of {owner} must never be negative. "
+            f"Got {type(loss).__name__}, which is, instead. Add a constant to it."
+        )
+
+
+# Module of each kind, loaded when a certificate names it.
+_KINDS = {
+    "DeclaredBounds": "structured",
+    "LinearBounds": "linear",
+    "PairwiseBounds": "ranking",
+    "RobustBounds": "robust",
+    "StructuredBounds": "structured",
+    "TiltedBounds": "robust",
+    "TopRankBounds": "ranking",
+    "WorstShareBounds": "robust",
+}
+
+
+def bounds_from_dict(data: Facts) -> Bounds:
+    """Rebuild public facts from :meth:`Bounds.to_dict`."""
+    facts = dict(data)
+    kind = facts.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
+    bounds: type[Bounds] = getattr(import_module(f"dpconvex.privacy.bounds.{_KINDS[kind]}"), kind)
+    return bounds(**{name: rebuild(value) for name, value in facts.items()})

@@ -1,15 +1,13 @@
-"""Bounds of a mean of losses of a linear model: what most estimators certify."""
+"""Bounds of linear models: one record with its influence weight and intercept, and the mean of losses over records."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dpconvex.privacy.bounds.base import EPS, LINEAR_BEYOND, ROUNDINGS
-from dpconvex.privacy.bounds.record import LinearRecord
-from dpconvex.privacy.description import Facts
-
-__all__ = ["LinearBounds"]
+from dpconvex.checks import check_count
+from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.privacy.description import Facts, RecordLoss
 
 # Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the targets' unit, or
 # over a twentieth at most; in between, rounding may cost this share of the minimiser's sensitivity.
@@ -17,26 +15,115 @@ _SHARPEST, _BLUNTEST, _SHARE = 1e5, 20, 0.01
 
 
 @dataclass(frozen=True)
-class LinearBounds(LinearRecord):
-    r"""Public facts of a generalised linear model, influence weights and intercept included.
+class LinearRecord(Bounds):
+    r"""Public facts of one record of a linear model, influence weight and intercept included.
 
-    What one record is bounded by is in :class:`LinearRecord`; sensitivities of sums over rows are in
-    :mod:`dpconvex.core.queries`.
+    A record's features have norm at most ``max_norm`` (enforced by clipping to the feature bounds) and the record is
+    weighted by ``w = min(1, row_norm / ||x||)``. With ``c = 1`` for a fitted intercept and 0 otherwise,
+
+        lipschitz  = slope * sqrt(c + min(row_norm, max_norm)^2)
+        smoothness = curvature * sup w (c + ||x||^2)
+
+    where the supremum is ``max(c + U^2, c U / X + U X)`` for ``U = row_norm <= X = max_norm`` and ``c + X^2``
+    otherwise. Rows that are shortened to ``row_norm`` instead are described by ``max_norm = row_norm``.
 
     Parameters
     ----------
-    n_samples, n_features : int
-        Public number of rows (nominal under add-or-remove-one) and columns, the intercept excluded.
+    n_samples : int
+        Public number of rows (nominal under add-or-remove-one), or of people.
+    n_features : int
+        Number of columns, the intercept excluded.
     loss : Loss
-        Pointwise loss in mapped units.
+        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature above.
     row_norm, max_norm : float
         Influence bound U and the largest norm X of a row, intercept excluded.
     fit_intercept : bool
-        Whether rows carry a constant 1.
+        Whether rows carry a constant 1, whose coefficient is penalised like every other.
     alpha : float
         Strength of the penalty ``(alpha/2) ||theta||^2``.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
+    people : bool
+        Whether a record is a person whose rows share one weight. What a person contributes lies in the convex hull of
+        what single rows contribute. How many rows there are is private.
+    rows_per_person : int
+        How many rows a person has at most, where each of them counts as a record: so many records change at once.
+    weighted_rows : bool
+        Whether a row may count less than a whole one, down to 0.
+    """
+
+    n_samples: int
+    n_features: int
+    loss: RecordLoss
+    row_norm: float
+    max_norm: float
+    fit_intercept: bool = True
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+    people: bool = field(default=False, kw_only=True)
+    rows_per_person: int = field(default=1, kw_only=True)
+    weighted_rows: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._check_shared()
+        check_count("rows_per_person", type(self).__name__, self.rows_per_person, 1)
+        if self.people and self.rows_per_person > 1:
+            raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")
+        if getattr(self.loss, "kind", None) not in ("residual", "margin"):
+            raise self._wrong("loss", "a loss of one margin, of kind 'residual' or 'margin'", error=TypeError)
+        self._check_positive("row_norm", "max_norm")
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def lipschitz(self) -> float:
+        """``slope * sqrt(c + min(U, X)^2)``."""
+        return float(self.loss.lipschitz) * self.row_norm_with_intercept
+
+    @property
+    def row_norm_with_intercept(self) -> float:
+        """``sup w ||(1, x)|| = sqrt(c + min(U, X)^2)``: the weighted row, intercept included."""
+        return math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
+
+    @property
+    def row_facts(self) -> Facts:
+        """Facts that mapped rows must have."""
+        return {
+            "n_features": self.n_features,
+            "fit_intercept": self.fit_intercept,
+            "row_norm": min(self.row_norm, self.max_norm),
+            "max_norm": self.max_norm,
+            "own_weights": False,
+        }
+
+    @property
+    def curvature_factor(self) -> float:
+        """``sup w (c + ||x||^2)``, attained at one end of ``[U, X]`` because it is convex there."""
+        limit, largest = self.row_norm, self.max_norm
+        if largest <= limit:
+            return self.fit_intercept + largest**2
+        at_largest = self.fit_intercept * limit / largest + limit * largest
+        return max(self.fit_intercept + limit**2, at_largest)
+
+    @property
+    def smoothness(self) -> float:
+        """``curvature * sup w (c + ||x||^2)``."""
+        return float(self.loss.smoothness) * self.curvature_factor
+
+
+@dataclass(frozen=True)
+class LinearBounds(LinearRecord):
+    r"""Public facts of a generalised linear model, influence weights and intercept included.
+
+    The sensitivities of sums over rows are in :mod:`dpconvex.core.queries`.
+
+    Parameters
+    ----------
+    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
+        As in :class:`LinearRecord`.
     ignored_rows : bool
         Whether a record may have weight 0, as invalid rows that are ignored have.
 
@@ -51,15 +138,9 @@ class LinearBounds(LinearRecord):
     ignored_rows: bool = False
 
     def objective_facts(self) -> Facts:
-        """Return what the objective of a release must be like: its ``public_facts``."""
-        return {
-            "objective": "mean of losses",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "linear_term": False,
-            "divisor": self.n_samples,
-            **self.row_facts,
-        }
+        """Return the ``public_facts`` that the objective of a release must have."""
+        more = {"linear_term": False, "divisor": self.n_samples, **self.row_facts}
+        return self._facts("mean of losses", "loss", "alpha", **more)
 
     @property
     def rank(self) -> int:
@@ -92,18 +173,14 @@ class LinearBounds(LinearRecord):
         part of the loss that is not linear yet. The loss of a clamped target is a fixed function of its record, as
         convex, steep and curved as any other, so the guarantee holds for every number of rows, even where so many of
         them pull that the clamp is felt. That needs a limit made of public facts alone: one that knew the noise of
-        objective perturbation would let two draws of it lead to the same minimiser.
-
-        Parameters
-        ----------
-        tilt : float
-            Public bound on the norm of a linear term added to F.
+        objective perturbation would let two draws of it lead to the same minimiser. The tilt is a public bound on the
+        norm of a linear term added to F.
         """
         if getattr(self.loss, "kind", None) != "residual":
             return None
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + tilt) / self.alpha
-        kinks = getattr(self.loss, "kinks", None)
+        kinks = getattr(self.loss, "piecewise_linear", None)
         reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
             reach = LINEAR_BEYOND * self.loss.lipschitz / self.loss.smoothness

@@ -1,4 +1,4 @@
-"""Public facts of models whose records are matrices."""
+"""Bounds of losses of residual vectors, whose records are matrices, and of objectives that a user declares himself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_number
 from dpconvex.losses import VectorLoss
-from dpconvex.privacy.bounds.base import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.privacy.bounds import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import Facts
-
-__all__ = ["StructuredBounds"]
 
 
 @dataclass(frozen=True)
@@ -72,20 +70,12 @@ class StructuredBounds(Bounds):
     def __post_init__(self) -> None:
         owner = "StructuredBounds"
         self._check_shared()
-        check_count("n_features", owner, self.n_features, 1)
         if not isinstance(self.loss, VectorLoss):
-            raise TypeError(
-                f"The 'loss' parameter of {owner} must be a loss of residual vectors such as L1Norm(3). "
-                f"Got {type(self.loss).__name__} instead."
-            )
+            raise self._wrong("loss", "a loss of residual vectors such as L1Norm(3)", error=TypeError)
         self._check_positive("operator_norm")
         check_number("link_norm", owner, self.link_norm, "a finite number of at least 0", 0, math.inf)
         if (self.loss.link is None) != (self.link_norm == 0):
-            raise ValueError(
-                f"The 'link_norm' parameter of {owner} must be above 0 for a loss with a link and 0 otherwise. "
-                f"Got {self.link_norm!r} instead."
-            )
-
+            raise self._wrong("link_norm", "above 0 for a loss with a link and 0 otherwise")
         if self.shared is not None:
             self._check_shared_matrix()
 
@@ -103,75 +93,46 @@ class StructuredBounds(Bounds):
                 f"finite numbers. Got shape {matrix.shape} instead."
             )
         if np.linalg.norm(matrix, 2) > self.operator_norm * (1 + 1e-9):
-            raise ValueError(
-                f"The 'operator_norm' parameter of {owner} must be at least the norm of the shared matrix. "
-                f"Got {self.operator_norm!r} instead."
-            )
+            raise self._wrong("operator_norm", "at least the norm of the shared matrix")
         object.__setattr__(self, "shared", tuple(map(tuple, matrix.tolist())))
 
-    def to_dict(self) -> Facts:
-        """Return the public facts as plain data."""
-        facts = super().to_dict()
-        if self.shared is None:  # a fact that certificates without it do not state
-            del facts["shared"]
-        return facts
-
     def objective_facts(self) -> Facts:
-        """Return what the objective of a release must be like: its ``public_facts``."""
-        return {
-            "shared": self.shared,
-            "objective": "mean of losses of residual vectors",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "linear_term": False,
-            "divisor": self.n_samples,
-            "n_features": self.n_features,
-            "operator_norm": self.operator_norm,
-            "link_norm": self.link_norm,
-        }
-
-    @property
-    def dimension(self) -> int:
-        """Number of coefficients."""
-        return self.n_features
+        """Return the ``public_facts`` that the objective of a release must have."""
+        names = ("shared", "loss", "alpha", "n_features", "operator_norm", "link_norm")
+        kind = "mean of losses of residual vectors"
+        return self._facts(kind, *names, linear_term=False, divisor=self.n_samples)
 
     @property
     def lipschitz(self) -> float:
         """``operator_norm sup ||g'|| + link_norm sup |c'|``; the first part is 0 where its matrix is shared."""
-        return self._slope + self._common_slope * (self.shared is None)
+        return self.whole_lipschitz if self.shared is None else self._link_slope
 
     @property
-    def _slope(self) -> float:
+    def _link_slope(self) -> float:
         link = self.loss.link
         return 0.0 if link is None else self.link_norm * float(link.lipschitz)
 
     @property
-    def _common_slope(self) -> float:
-        return self.operator_norm * float(self.loss.lipschitz)
-
-    @property
     def whole_lipschitz(self) -> float:
         """Bound on the norm of one record's whole gradient, whether or not part of it is shared."""
-        return self._slope + self._common_slope
+        return self._link_slope + self.operator_norm * float(self.loss.lipschitz)
 
     @property
     def smoothness(self) -> float:
         """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``; the first part is 0 where its matrix is shared."""
-        return self._bend if self.shared is not None and math.isfinite(self._common_bend) else self.whole_smoothness
+        if self.shared is None or not math.isfinite(self.loss.smoothness):
+            return self.whole_smoothness
+        return self._link_curvature
 
     @property
-    def _bend(self) -> float:
+    def _link_curvature(self) -> float:
         link = self.loss.link
         return 0.0 if link is None else self.link_norm**2 * float(link.smoothness)
 
     @property
-    def _common_bend(self) -> float:
-        return self.operator_norm**2 * float(self.loss.smoothness)
-
-    @property
     def whole_smoothness(self) -> float:
         """Bound on one record's whole curvature, whether or not part of it is shared."""
-        return self._common_bend + self._bend
+        return self.operator_norm**2 * float(self.loss.smoothness) + self._link_curvature
 
     @property
     def rank(self) -> int:
@@ -209,3 +170,83 @@ class StructuredBounds(Bounds):
         bend = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
         return 2 * margin + LINEAR_BEYOND * width + 1
+
+
+@dataclass(frozen=True)
+class DeclaredBounds(Bounds):
+    r"""Public facts of ``F(theta) = f(theta; data) + (alpha/2) ||theta||^2`` for any convex f, which may be no mean.
+
+    Whatever the data, f is L-Lipschitz and, where minimisers lie, F is ``L_F``-Lipschitz. Two data sets then have
+    minimisers within ``min(2 L, L_F) / alpha``: their gradients differ by at most ``2 L`` everywhere, and at the
+    minimiser of one the other's whole gradient is at most ``L_F``. Any two data sets count as neighbours here, so that
+    the promise covers every relation, and the number of records does not help; a mean deserves
+    :class:`~dpconvex.privacy.bounds.linear.LinearBounds`.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of records, for the record.
+    n_features : int
+        Number of coefficients.
+    slope : float
+        L, as declared.
+    curvature : float
+        Largest eigenvalue of the Hessian of f, as declared.
+    whole_slope : float, optional
+        ``L_F``, as declared; ``2 L`` by default, since ``||alpha theta|| <= L`` at minimisers.
+    alpha : float
+        Strength of the penalty.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation that the certificate states.
+    name : str
+        What the objective is called in the certificate.
+
+    Examples
+    --------
+    >>> DeclaredBounds(100, 2, slope=1.0, curvature=4.0, alpha=0.5).minimiser_sensitivity()
+    4.0
+    """
+
+    n_samples: int
+    n_features: int
+    slope: float
+    curvature: float
+    whole_slope: float | None = None
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+    name: str = "an objective of one's own"
+    sums_records = False
+
+    def __post_init__(self) -> None:
+        self._check_shared()
+        self._check_positive("slope", "curvature")
+        if self.whole_slope is not None:
+            allowed = "None or a finite number above 0"
+            check_number("whole_slope", "DeclaredBounds", self.whole_slope, allowed, 0, math.inf, low_open=True)
+        if not isinstance(self.name, str) or len(self.name) > 200:
+            raise TypeError("The 'name' parameter of DeclaredBounds must be a short text. Got something else instead.")
+
+    def objective_facts(self) -> Facts:
+        """Return the ``public_facts`` that the objective of a release must have."""
+        return self._facts(self.name, "alpha", "n_features", "slope", "curvature")
+
+    @property
+    def lipschitz(self) -> float:
+        """L."""
+        return float(self.slope)
+
+    @property
+    def smoothness(self) -> float:
+        """The declared curvature."""
+        return float(self.curvature)
+
+    def gradient_sum_sensitivity(self) -> float:
+        """``n min(2 L, L_F)``: F counts as a mean over n records."""
+        largest = 2 * self.lipschitz
+        if self.whole_slope is not None:
+            largest = min(largest, self.whole_slope)
+        return self.n_samples * largest
+
+    def solver_tolerance(self, tilt: float = 0.0) -> float:
+        """Return the public tolerance on ``||gradient of F||``, as for means of this curvature over alpha."""
+        return self._resolvable(self.curvature / self.alpha if self.alpha > 0 else 0.0, tilt)

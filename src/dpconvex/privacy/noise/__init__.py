@@ -1,6 +1,6 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
-from dpconvex.privacy.noise.choice import choose
+from dpconvex.privacy.noise.exponential import choose
 from dpconvex.privacy.noise.gate import (
     EXACT,
     FAILURE_PROBABILITY,
@@ -9,9 +9,9 @@ from dpconvex.privacy.noise.gate import (
     SEEDED,
     TAIL_PROBABILITY,
     NoiseSource,
+    Words,
     on_grid,
 )
-from dpconvex.privacy.noise.random_words import Words
 
 __all__ = [
     "EXACT",

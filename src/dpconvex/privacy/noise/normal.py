@@ -1,14 +1,15 @@
-r"""Whole multiples of a grid: ideal normals, rounded, drawn from uniform words.
+r"""Normal and l2-Laplace noise as whole multiples of a grid: ideal real numbers, rounded, drawn from uniform words.
 
 A normal Z is drawn as a real number whose digits are looked at only as far as a decision needs them (Karney, Sampling
 exactly from the normal distribution, 2016, algorithm N). ``|Z| = k + x``: k has probability proportional to
 ``exp(-k^2 / 2)``, x is uniform on [0, 1) and accepted with probability ``exp(-x (2k + x) / 2)``, which is decided by
 comparing uniform numbers with each other. No exponential function, no rounding error.
 
-One word is the first 64 binary digits of a uniform number. Where they leave a comparison open (two equal words, a pick
-at the edge of a whole part), the kernel stops and :mod:`~dpconvex.privacy.noise.digits` finishes that number with as
-many digits as it takes. What is left is the tail, a whole part above 23, and the table of whole parts, which is right
-to 2^-399; there are 1.41 attempts per number, so that `NORMAL_FAILURE` bounds the distance from the ideal law.
+The algorithm stands here twice. The compiled kernel knows the first 64 binary digits, one word, of a uniform number.
+Where they leave a comparison open (two equal words, a pick at the edge of a whole part), once in 1e17 numbers, it stops
+and :func:`exact_normal` reads the same words in the same order, so that nothing is decided otherwise, with as many
+further digits as it takes. What is left is the tail, a whole part above 23, and the table of whole parts, which is
+right to 2^-399; there are 1.41 attempts per number, so that `NORMAL_FAILURE` bounds the distance from the ideal law.
 
 The product of the scale and Z is rounded to the nearest integer by integer arithmetic, with as many further words of x
 as it takes: no error there. Imported lazily, because importing numba takes half a second.
@@ -18,22 +19,117 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.noise import digits
-from dpconvex.privacy.noise.random_words import Words
+from dpconvex.privacy.noise.gate import Words
 
-__all__ = ["NORMAL_FAILURE", "normal_digits", "rounded_normals"]
+NORMAL_FAILURE = 1e-119
+
+# Whole parts beyond this are never drawn: the mass of exp(-k^2 / 2) over all larger k is below 1e-125 of the whole.
+LARGEST_WHOLE = 23
+# Sums of masses are known to this many bits: a pick that is still open then, once in 2^400, counts as above.
+_TABLE_BITS = 400
+# No sound generator leaves a comparison open after so many digits.
+_MOST_BITS = 4096
+
+
+@dataclass
+class Uniform:
+    """A uniform number in ``[value, value + 1) / 2^bits``; `take` returns a word of `word_bits` further digits."""
+
+    value: int
+    bits: int
+    take: Callable[[], int]
+    word_bits: int = 64
+
+    def extend(self) -> None:
+        """Learn a word of further digits; words that repeat themselves for ever are refused."""
+        if self.bits > _MOST_BITS:
+            raise RuntimeError("The random generator repeats itself: no noise can be drawn. Nothing was released.")
+        self.value = (self.value << self.word_bits) + self.take()
+        self.bits += self.word_bits
+
+
+def _is_below(left: Uniform, right: Uniform, sides: int = 1, twice: int = 0) -> bool:
+    """Return whether ``sides left < twice + right``, learning digits until that is certain."""
+    while True:
+        # Both in units of 2^-(left.bits + right.bits).
+        low = (sides * left.value) << right.bits
+        edge = ((twice << right.bits) + right.value) << left.bits
+        if low + (sides << right.bits) <= edge:
+            return True
+        if low >= edge + (1 << left.bits):
+            return False
+        (right if right.bits < left.bits else left).extend()
+
+
+@lru_cache(maxsize=8)
+def whole_part_sums(bits: int) -> tuple[int, ...]:
+    """Return ``floor(2^bits P(whole part of |Z| proposed <= k))`` for k = 0, 1, ..., `LARGEST_WHOLE`."""
+    with localcontext() as context:
+        context.prec = 150
+        sums = list(accumulate((-Decimal(k * k) / 2).exp() for k in range(LARGEST_WHOLE + 1)))
+        return *(int(s / sums[-1] * 2**bits) for s in sums[:-1]), 2**bits
+
+
+def _whole_part(pick: Uniform) -> int:
+    """Return the k whose stretch of the sums holds the pick."""
+    while pick.value in whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
+        pick.extend()
+    return sum(pick.value >= edge for edge in whole_part_sums(pick.bits))
+
+
+def _accepted(whole: int, fraction: Uniform, uniform: Callable[[], Uniform]) -> bool:
+    """Return True with probability ``exp(-x (2k + x) / 2)``, as the kernel decides it."""
+    twice = 2 * whole
+    for _ in range(whole + 1):
+        last, even = fraction, True
+        while True:
+            drawn = uniform()
+            if not _is_below(drawn, last) or not _is_below(uniform(), fraction, twice + 2, twice):
+                break
+            last, even = drawn, not even
+        if not even:
+            return False
+    return True
+
+
+def exact_normal(take: Callable[[], int], word_bits: int = 64) -> tuple[int, int, Uniform]:
+    """Return sign bit, whole part and fractional part of an ideal normal; its law is the same for words of any size."""
+
+    def uniform() -> Uniform:
+        return Uniform(take(), word_bits, take, word_bits)
+
+    while True:
+        first = take()
+        pick = Uniform(first >> 1, word_bits - 1, take, word_bits)
+        fraction = uniform()
+        whole = _whole_part(pick)
+        if _accepted(whole, fraction, uniform):
+            return first & 1, whole, fraction
+
+
+def round_product(mantissa: int, drop: int, whole: int, fraction: Uniform) -> int:
+    """Return ``mantissa 2^-drop (whole + fraction)``, rounded to the nearest integer."""
+    while True:
+        shift = drop + fraction.bits
+        low = mantissa * ((whole << fraction.bits) + fraction.value) + (1 << (shift - 1))
+        if low >> shift == (low + mantissa - 1) >> shift:
+            return low >> shift
+        fraction.extend()
+
 
 Block = NDArray[np.uint64]
 Entry = TypeVar("Entry", np.int64, np.uint64)
 Filled = tuple[int, int, bool]  # entries so far, words that took, whether the next number is open
-
-NORMAL_FAILURE = 1e-119
 
 # Numbers that are drawn in one call of the kernel, and words to begin with for each: 6.2 are used on average.
 _CHUNK = 1 << 14
@@ -43,12 +139,11 @@ _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _HALF_WORD = np.uint64(32)
 _LOW_HALF = np.uint64(2**32 - 1)
 
-
 # Words of digits after the point that an unrounded normal begins with.
 _DIGITS = 3
 
 # A pick of 63 bits that equals an entry is open; the last one is 2^63, which no pick is.
-_WHOLE_PARTS = np.array(digits.whole_part_sums(63), dtype=np.uint64)
+_WHOLE_PARTS = np.array(whole_part_sums(63), dtype=np.uint64)
 
 # Instead of a place among the words: there are too few, or digits beyond the first word decide.
 _SHORT, _OPEN = -1, -2
@@ -206,7 +301,7 @@ def _fill(
     words: Words,
     out: NDArray[Entry],
     kernel: Callable[[Block, NDArray[Entry], int], Filled],
-    finish: Callable[[int, int, digits.Uniform], int | list[int]],
+    finish: Callable[[int, int, Uniform], int | list[int]],
 ) -> None:
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
@@ -218,7 +313,7 @@ def _fill(
                 break
             if is_open:
                 replay = _Replay(words, offered[used:])
-                part[filled] = finish(*digits.normal(replay.take))
+                part[filled] = finish(*exact_normal(replay.take))
                 filled, offered = filled + 1, replay.offered[replay.used :]
             else:
                 more = words.take(_WORDS * (len(part) - filled) + 64)
@@ -226,17 +321,7 @@ def _fill(
 
 
 def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
-    """Return ``round(ratio Z)`` for independent ideal normals Z.
-
-    Parameters
-    ----------
-    words : Words
-        Where randomness comes from.
-    ratio : float
-        Standard deviation in units of the grid, at least 1 and below 2^48.
-    size : int
-        How many.
-    """
+    """Return ``round(ratio Z)`` of so many independent ideal normals Z; the ratio is at least 1 and below 2^48."""
     significand, exponent = math.frexp(ratio)
     mantissa, drop = np.uint64(int(significand * 2.0**53)), np.uint64(53 - exponent)
     out = np.empty(size, dtype=np.int64)
@@ -244,8 +329,8 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     def kernel(offered: Block, part: NDArray[np.int64], first: int) -> Filled:
         return _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
 
-    def finish(sign: int, whole: int, fraction: digits.Uniform) -> int:
-        size_of = digits.rounded(int(mantissa), int(drop), whole, fraction)
+    def finish(sign: int, whole: int, fraction: Uniform) -> int:
+        size_of = round_product(int(mantissa), int(drop), whole, fraction)
         return -size_of if sign else size_of
 
     _fill(words, out, kernel, finish)
@@ -259,7 +344,7 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
     def kernel(offered: Block, part: Block, first: int) -> Filled:
         return _fill_digits(offered, _WHOLE_PARTS, part, first)
 
-    def finish(sign: int, whole: int, fraction: digits.Uniform) -> list[int]:
+    def finish(sign: int, whole: int, fraction: Uniform) -> list[int]:
         while fraction.bits < 64 * _DIGITS:
             fraction.extend()
         # Comparisons that are open after so many digits are rarer than 1e-55: what is known beyond them is dropped.
@@ -274,3 +359,42 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
         signs.append(sign)
         sizes.append(size_of)
     return signs, sizes
+
+
+def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
+    """Return an l2-Laplace vector of this dimension, of scale `ratio` in units of the grid, rounded to integers.
+
+    ``b = scale R u`` with R of law Gamma(d, 1) and u uniform on the sphere has density proportional to
+    ``exp(-||b|| / scale)``. Both come from ideal normals: ``u = Z / ||Z||``, and R is half the sum of squares of 2d
+    others. These have 192 binary digits after the point; the rest is integer arithmetic between a lower and an upper
+    end, and where these leave the nearest integer open, further digits are drawn. What is left is the failure of three
+    normals per coordinate.
+    """
+    signs, drawn = normal_digits(words, 3 * size)
+    bits = 192
+    while True:
+        low, high = (_rounded(drawn, ratio, size, bits, upper) for upper in (0, 1))
+        if low == high:
+            break
+        further = words.take(3 * size).tolist()
+        drawn = [(z << 64) + word for z, word in zip(drawn, further, strict=True)]
+        bits += 64
+    cells = [-cell if sign else cell for sign, cell in zip(signs[:size], low, strict=True)]
+    return np.array(cells, dtype=np.int64)
+
+
+def _rounded(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
+    """Return ``round(ratio R |z| / ||Z||)`` with every rounding, of digits too, downwards (0) or upwards (1).
+
+    The first `size` of the sizes z, all in units of ``2^-bits``, give the direction and the others R.
+    """
+    direction, others = drawn[:size], drawn[size:]
+    squares = sum((z + upper) ** 2 for z in others)  # 2 R, in units of 2^-2 bits
+    norm = math.isqrt(sum((z + 1 - upper) ** 2 for z in direction)) + 1 - upper
+    if norm == 0:
+        return [-1] * size  # no upper end: more digits
+    numerator, denominator = ratio.as_integer_ratio()
+    whole = (denominator * norm) << (2 * bits + 1)
+    # floor(v + 1/2); v stays below the upper end, so that an end on an edge counts as before it.
+    factor, half, unit = 2 * numerator * squares, whole - upper, 2 * whole
+    return [(factor * (z + upper) + half) // unit for z in direction]

@@ -1,0 +1,265 @@
+"""Audits of whole estimators: fits on two tiny neighbouring data sets, for each relation of a certificate."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpconvex.audit.attacks import DEFAULT_CONFIDENCE, AuditResult, Claim, Sampler, audit
+from dpconvex.inputs.settings import Model
+from dpconvex.privacy.certificate import PrivacyWarning
+from dpconvex.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborPair:
+    """Two data sets that differ in one record, or in one person.
+
+    Attributes
+    ----------
+    name : str
+        What the differing record does.
+    first, second : tuple (X, y) or (X, y, groups)
+        The neighbouring data sets, with identifiers of people where these are promised something.
+    """
+
+    name: str
+    first: tuple[Array, ...]
+    second: tuple[Array, ...]
+
+
+def person_pairs(
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike,
+    record: ArrayLike,
+    targets: tuple[float, float],
+    rows: tuple[int, int] = (1, 50),
+) -> Iterator[NeighborPair]:
+    """Yield pairs that differ in one person, whose rows are all alike.
+
+    Parameters
+    ----------
+    X, y, groups : array of shape (n, d), (n,) and (n,)
+        The other people.
+    record, targets
+        As in :func:`neighbor_pairs`; all rows of the differing person have these features.
+    rows : tuple of two ints
+        How many rows that person has in the first and in the second data set.
+    """
+    X, y, groups = np.array(X, dtype=np.float64), np.array(y), np.array(groups)
+    record = np.asarray(record, dtype=np.float64)
+    low, high = targets
+    # Somebody new, whatever the others are called.
+    name = groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
+
+    def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
+        added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
+        return (
+            np.concatenate([added[0], X]),
+            np.concatenate([added[1].astype(y.dtype), y]),
+            np.concatenate([np.repeat(name, count), groups]),
+        )
+
+    few, many = rows
+    yield NeighborPair("mirror", data(record, high, few), data(-record, high, many))
+    yield NeighborPair("target", data(record, high, few), data(record, low, many))
+    yield NeighborPair("both", data(record, high, many), data(-record, low, many))
+
+
+def neighbor_pairs(
+    X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float], relation: str = "replace_one"
+) -> Iterator[NeighborPair]:
+    """Yield the pairs in which a calibration is most likely to break.
+
+    Row 0 of (X, y) is the differing record, the other rows stay. Where it is replaced, the pairs are: ``mirror``, the
+    record against its negative at the same target; ``target``, the same record with the target at opposite extremes
+    (the worst case with an intercept; for classifiers a label flip); ``both``, mirror and opposite target together.
+    Where labels stay, it is mirrored at either label; where records come and go, it is there or not.
+
+    Parameters
+    ----------
+    X, y : array of shape (n, d) and (n,)
+        Base data. Row 0 is the one that differs.
+    record : array of shape (d,)
+        Features of the differing record, at the influence bound.
+    targets : tuple of two numbers
+        Target extremes, or the two labels.
+    relation : {"replace_one", "replace_one_keeping_label", "add_or_remove_one"}
+        What a certificate's ``neighbors`` states.
+    """
+    X = np.array(X, dtype=np.float64)
+    y = np.array(y)
+    record = np.asarray(record, dtype=np.float64)
+    if X.ndim != 2 or len(X) < 1 or record.shape != X.shape[1:]:
+        raise ValueError(
+            "The 'record' parameter of neighbor_pairs must have one entry per column of X, and X "
+            f"at least one row. Got shapes {record.shape} and {X.shape} instead."
+        )
+    low, high = targets
+
+    def data(features: Array, target: float) -> tuple[Array, Array]:
+        rows, values = X.copy(), y.copy()
+        rows[0], values[0] = features, target
+        return rows, values
+
+    if relation == "replace_one":
+        yield NeighborPair("mirror", data(record, high), data(-record, high))
+        yield NeighborPair("target", data(record, high), data(record, low))
+        yield NeighborPair("both", data(record, high), data(-record, low))
+    elif relation == "replace_one_keeping_label":
+        yield NeighborPair("mirror, high", data(record, high), data(-record, high))
+        yield NeighborPair("mirror, low", data(record, low), data(-record, low))
+    elif relation == "add_or_remove_one":
+        for name, target in (("high", high), ("low", low)):
+            rows, values = data(record, target)
+            yield NeighborPair(f"presence, {name}", (rows, values), (rows[1:], values[1:]))
+    else:
+        raise ValueError(
+            "The 'relation' parameter of neighbor_pairs must be 'replace_one', 'replace_one_keeping_label' or "
+            f"'add_or_remove_one'. Got {relation!r} instead."
+        )
+
+
+def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
+    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made.
+
+    Where they have identifiers, they may differ in one person; and else in so many rows.
+    """
+    persons = len(pair.first) == 3
+    first, second = (_people(*data) if persons else _records(*data) for data in (pair.first, pair.second))
+    gone, come = list((first - second).elements()), list((second - first).elements())
+    most = 1 if persons else rows_per_person
+    if relation == "add_or_remove_one":
+        neighbours = len(gone) + len(come) <= most
+    else:
+        neighbours = len(gone) == len(come) <= most
+        if relation == "replace_one_keeping_label":
+            neighbours = neighbours and [label for _, label in gone] == [y for _, y in come]
+    if not neighbours:
+        raise ValueError(
+            f"The pair {pair.name!r} must be two neighbouring data sets in the sense of the claim, {relation!r}. Got "
+            f"{len(gone)} records that only the first has and {len(come)} that only the second has, or another label."
+        )
+
+
+def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
+    """Return the people of a data set, each by all its rows."""
+    names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
+    return Counter(frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names))
+
+
+def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
+    return Counter((row.tobytes(), target.tobytes()) for row, target in zip(X, y, strict=True))
+
+
+# Attributes of estimators and paid transformers that hold released numbers.
+_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
+
+
+def released_numbers(model: object) -> Array:
+    """Return every number that a fitted model gives out, coefficients first."""
+    return np.array([x for name in _RELEASED for x in _flatten(getattr(model, name, ()))], np.float64)
+
+
+def _flatten(value: object) -> list[float]:
+    """Return all numbers inside nested dictionaries, lists and arrays."""
+    if isinstance(value, dict):
+        return [x for name in sorted(value) for x in _flatten(value[name])]
+    if isinstance(value, (list, tuple)):
+        return [x for part in value for x in _flatten(part)]
+    numbers = np.asarray(value)
+    return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
+
+
+def fitted_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Array:
+    """Return everything that ``count`` independent fits release, shape (count, numbers per fit).
+
+    Every fit is a fresh clone without a ``random_state``: noise is drawn as in production.
+    """
+    from sklearn.base import clone
+
+    seeded = "random_state" in estimator.get_params(deep=False)
+    outputs = []
+    for _ in range(count):
+        copy = clone(estimator)
+        if seeded:
+            copy.set_params(random_state=None)
+        with warnings.catch_warnings():  # an audit is not about the cost of privacy
+            warnings.simplefilter("ignore", PrivacyWarning)
+            outputs.append(released_numbers(_fitted(copy, data)))
+    return np.asarray(outputs, dtype=np.float64)
+
+
+def _fitted(model: Model, data: tuple[Array, ...]) -> Any:
+    """Return the model, fitted to (X, y) or to (X, y, groups)."""
+    more = {"groups": data[2]} if len(data) == 3 else {}
+    return model.fit(*data[:2], **more)
+
+
+def audit_estimator(
+    estimator: Model,
+    pair: NeighborPair,
+    runs: int = 2_000,
+    *,
+    guarantee: Claim | None = None,
+    delta: float | None = None,
+    confidence: float = DEFAULT_CONFIDENCE,
+    rng: np.random.Generator | int | None = None,
+) -> AuditResult:
+    """Try to refute an estimator's certificate by fitting it on two neighbouring data sets.
+
+    Every released number is tested: coefficients, intercept and ``released_``, together, one by one, and bit by bit
+    where the certificate covers floating point; see :func:`dpconvex.audit.audit` for the statistics and the bound.
+    Fits draw noise as in production: a ``random_state`` of the estimator is ignored, and no two audits are alike.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An unfitted dpconvex estimator without a ledger: every run is a fit.
+    pair : NeighborPair
+        The two data sets, see :func:`neighbor_pairs`; neighbours in the sense of the estimator's certificate.
+    runs : int, default=2_000
+        Fits per data set. A few thousand catch gross errors: noise several times too small.
+    guarantee : guarantee or Certificate, optional
+        The claim; by default the ``certificate_`` of a fit on the first data set.
+    delta, confidence, rng
+        As in :func:`dpconvex.audit.audit`.
+
+    Returns
+    -------
+    AuditResult
+        ``passed`` is False if the claim is refuted.
+    """
+    from sklearn.base import clone
+
+    if getattr(estimator, "ledger", None) is not None:
+        raise ValueError(
+            "The 'ledger' parameter of the audited estimator must be None, because every run "
+            "would be charged. Got a ledger instead. Audit a clone on invented data."
+        )
+    certificate = _fitted(clone(estimator), pair.first).certificate_
+    bounds = getattr(certificate, "bounds", None)
+    relation = getattr(certificate, "neighbors", "replace_one")
+    check_pair(pair, relation, getattr(bounds, "rows_per_person", 1))
+
+    def sampler(data: tuple[Array, ...]) -> Sampler:
+        return lambda count, rng: fitted_outputs(estimator, data, count)
+
+    return audit(
+        sampler(pair.first),
+        sampler(pair.second),
+        certificate if guarantee is None else guarantee,
+        runs,
+        delta=delta,
+        confidence=confidence,
+        rng=rng,
+        bits=getattr(certificate, "failure_probability", None) is not None,
+    )

@@ -1,0 +1,292 @@
+"""``dpconvex bounds`` (``init`` and ``check``) and ``dpconvex split``: schemas of tables, and their parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Hashable
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpconvex.cli.options import (
+    SCHEMA,
+    SCHEMA_HELP,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    LineBreaksOption,
+    file_format,
+    with_file_options,
+)
+from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
+from dpconvex.inputs import InputError
+from dpconvex.inputs.schema import FileFormat, read_schema
+from dpconvex.inputs.table_files import check_file, open_table, table_format, write_table
+from dpconvex.whole_files import write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from dpconvex.inputs.inspection import ColumnKind, SchemaCheck
+
+_HEAD = """\
+# Schema for private fits: what is public about the table. Write what you know before you see the
+# data: limits of the instrument, of the form, of the law. Bounds and categories taken from the data
+# are not private.
+# Remove the '#' of the columns to use and write numbers for low and high, and words for "a" and "b";
+# a column that is not named is not used. missing = "indicator" gives a column more, missing =
+# {value = ...} puts a public value in its place, missing = "row" makes the row invalid (see
+# --invalid-rows).
+# To sort the columns, every value of the file was looked at: a single record can move a column to
+# another table, and no budget covers that. No value is shown. Do not publish this template.
+# Filled in, `dpconvex bounds check` counts what it cannot read, before a fit is paid for.
+"""
+
+_TABLES = {
+    "features": ("number", '{bounds = [low, high], missing = "indicator"}'),
+    "flags": ("flag", '{missing = "indicator"}'),
+    "categories": ("text", '{values = ["a", "b"], other = true}'),
+    "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
+}
+_NAMES = (
+    "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or not\n"
+    "# used. Amounts belong to [features]."
+)
+_CODES = "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+
+DataArgument = Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")]
+
+bounds = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_args_is_help=True)
+
+
+@bounds.command()
+@reports_errors
+def init(
+    data: DataArgument,
+    target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    line_breaks: LineBreaksOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Write a template of a schema: names of the columns and what they seem to hold, never values.
+
+    What a column seems to hold depends on every value of it, and is not covered by any budget.
+    """
+    if out is not None and out.exists():
+        raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
+    file = file_format(delimiter, encoding, line_breaks)
+    from dpconvex.inputs.inspection import guess_column_kinds
+
+    with progress(f"Reading names and kinds of columns of {data.name}"):
+        kinds, lines = guess_column_kinds(data, file)
+    for line in lines:
+        typer.echo(f"note, for your eyes only: {line}", err=True)
+    if target is not None and target not in kinds:
+        raise InputError(f"The data file has no column {target!r}.")
+    text = schema_template(kinds, target, file)
+    if out is not None:
+        write_whole(out, text.encode())
+    if json_:
+        print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
+    elif out is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"Written to {out}")
+
+
+@bounds.command()
+@reports_errors
+def check(
+    data: DataArgument,
+    schema: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
+    target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
+    person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Count the cells that a schema cannot read, before a fit is paid for. Not private: for your eyes only.
+
+    The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
+    a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.
+    """
+    known = with_file_options(read_schema(schema), delimiter, encoding)
+    known = known if target is None else known.for_target(target)
+    from dpconvex.inputs.inspection import check_schema
+
+    with progress(f"Reading {data.name}"):
+        found = check_schema(data, known, person or known.person)
+    if json_:
+        print_json({"private": True, **asdict(found)})
+    else:
+        _show(found)
+
+
+def _show(found: SchemaCheck) -> None:
+    """Print the counts of a check."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    screen = console()
+    screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
+    table = Table("column", "holds")
+    for head in ("empty", "not as the schema says", "clipped", "listed, never seen"):
+        table.add_column(head, justify="right")
+    for column in found.columns:
+        counts = (column.empty, column.unread, column.outside, column.absent)
+        table.add_row(escape(column.name), column.kind, *(f"{count:,}" if count else "" for count in counts))
+    screen.print(table)
+    for column in found.columns:
+        if column.hint:
+            screen.print(f"{column.name}: {column.hint}", markup=False)
+    for line in found.lines:
+        screen.print(line, markup=False)
+    verdict = f"All of {found.rows:,} rows are valid."
+    if found.invalid:
+        verdict = (
+            f"{found.invalid:,} of {found.rows:,} rows are invalid: a fit is refused, or with --invalid-rows ignore "
+            "they count for nothing."
+        )
+    if found.rows and found.invalid == found.rows:
+        verdict = "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing."
+    screen.print(verdict, style="bold red" if verdict.startswith("No") else None, markup=False)
+
+
+def schema_template(seen: dict[str, ColumnKind], target: str | None, file: FileFormat) -> str:
+    """Return a schema whose columns are commented out, for people to fill in."""
+    parts = [_HEAD]
+    kinds = {name: column.kind for name, column in seen.items()}
+    said = {"delimiter": file.delimiter, "encoding": file.encoding}
+    if any(column.decimal == "," for column in seen.values()):
+        said["decimal"] = ","
+    lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
+    lines += ["line_breaks = true"] if file.line_breaks else []
+    parts += ["[file]", *lines, ""] if lines else []
+    for table, (kind, example) in _TABLES.items():
+        lines = [
+            f"# {_toml_key(name)} = {_with_format(example, column.format)}"
+            for name, column in seen.items()
+            if column.kind == kind and name != target
+        ]
+        names = [name for name, found in kinds.items() if found in ("name", "identifier") and name != target]
+        if table == "categories" and names:
+            lines += [_NAMES, *(f"# {_toml_key(name)}" for name in names)]
+        codes = [name for name, found in kinds.items() if found == "code" and name != target]
+        if table == "categories" and codes:
+            values = '{values = ["1", "2"], other = true}'
+            lines += [_CODES, *(f"# {_toml_key(name)} = {values}" for name in codes)]
+        parts += [f"[{table}]", *lines, ""]
+    parts += ["# Several rows per person? The promise is then made to a person with all of them.", "# [person]"]
+    parts += ['# column = "name of the column that says whose row it is"', "", "[target]"]
+    if target is None:
+        parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']
+    elif kinds[target] in ("number", "identifier"):
+        parts.append(f"# {_toml_key(target)} = [low, high]")
+    elif kinds[target] == "date":
+        parts.append(f"# {_toml_key(target)}: dates cannot be learned; make a number of them.")
+    else:
+        parts.append(f'# {_toml_key(target)} = {{classes = ["no", "yes"]}}')
+        parts.append('# with the words of the file, in quotes: ["0", "1"] where it holds 0 and 1')
+        if kinds[target] == "code":
+            parts.append(f"# or, if it is an amount, {_toml_key(target)} = [low, high]")
+    return "\n".join(parts) + "\n"
+
+
+def _with_format(example: str, form: str) -> str:
+    """Return the example with the format of a column's dates, where it is not the usual one."""
+    return example if not form else f'{{format = "{form}", {example[1:]}'
+
+
+def _toml_key(name: str) -> str:
+    """Return a TOML key; names are printable, so JSON's escapes are TOML's."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+@reports_errors
+def split(
+    data: DataArgument,
+    train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
+    test: Annotated[Path, typer.Option(help="Where to write the test rows.")],
+    seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
+    share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
+    by: Annotated[
+        str | None, typer.Option(help="Column that decides, such as a person: its rows stay together.")
+    ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    line_breaks: LineBreaksOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Split a table into training rows and test rows, whatever the rows hold.
+
+    Indices of rows decide, by a public seed: a record that is replaced stays on its side, and both sides have the same
+    number of rows. With --by the value of a column decides, each by itself, so that a record that joins or leaves moves
+    no other; how many rows each side has then depends on these values.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"The option --share must be between 0 and 1. Got {share!r} instead.")
+    for path in (data, train, test):
+        table_format(path)
+    check_file(data)
+    check_output(train, "training rows", {"data": data})
+    check_output(test, "test rows", {"data": data, "training rows": train})
+    file = file_format(delimiter, encoding, line_breaks)
+    import polars as pl
+
+    with progress(f"Splitting {data.name}"):
+        opened = open_table(data, file)
+        if by is not None and by not in opened.names:
+            raise InputError(f"The data file has no column {by!r}.")
+        table = opened.read(opened.names, least=2)
+        if by is not None and table.schema[by].is_nested():
+            raise InputError(f"The column {by!r} must hold words, numbers or dates.")
+        chosen = pl.Series(
+            split_by_index(table.height, seed, share) if by is None else split_by_value(table[by], seed, share)
+        )
+        # The options that read the whole table read its parts.
+        written = file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
+        write_table(table.filter(~chosen), train, written)
+        write_table(table.filter(chosen), test, written)
+    test_rows = int(chosen.sum())
+    train_rows = table.height - test_rows
+    if json_:
+        counts = {"train_rows": train_rows, "test_rows": test_rows}
+        print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
+    else:
+        console().print(f"Written to {train}: {train_rows:,} rows; to {test}: {test_rows:,} rows", markup=False)
+
+
+def split_by_index(rows: int, seed: int, share: float) -> np.ndarray:
+    """Return a mask of the test rows: a fixed number of indices, drawn with the seed."""
+    import numpy as np
+
+    entropy = int.from_bytes(hashlib.sha256(f"split {seed}".encode()).digest()[:16])
+    chosen = np.zeros(rows, dtype=bool)
+    count = min(rows - 1, max(1, round(share * rows)))
+    chosen[np.random.default_rng(entropy).permutation(rows)[:count]] = True
+    return chosen
+
+
+def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
+    """Return a mask of the test rows: each value decides by its own hash with the seed."""
+    import numpy as np
+
+    from dpconvex.engine.row_weights import canonical_identifier, exact_values
+
+    @lru_cache(None, typed=True)
+    def is_test(value: Hashable) -> bool:
+        name = canonical_identifier(value)  # the same however a person is written
+        word = f"split {seed} {value if name is None else name}"
+        digest = hashlib.sha256(word.encode(errors="surrogatepass")).digest()
+        return int.from_bytes(digest[:8]) < share * 2**64
+
+    values = exact_values(column).tolist()
+    return np.array([is_test(value) for value in values], dtype=bool)

@@ -1,0 +1,205 @@
+"""``dpconvex demo`` and ``dpconvex reproduce``: a private fit end to end on generated data, and the papers' tables."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpconvex.cli.options import JsonOption
+from dpconvex.cli.output import console, print_json, progress, reports_errors
+from dpconvex.inputs import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.table import Table
+
+    from dpconvex.datasets import Synthetic
+    from dpconvex.inputs.settings import Fitted
+
+    Result = tuple[np.ndarray, Fitted, float]
+
+# Found by name when the command is called, never imported: the library stands without it.
+REPRODUCTION_PACKAGE = "dpconvex_reproduction"
+# Every word is the other distribution's, `--help` too.
+UNREAD = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,
+    "help_option_names": [],
+}
+ROWS, QUANTILE = 20_000, 0.75
+EPSILONS = (0.25, 1.0, 4.0)
+DAYS = 5_000
+BOUNDS = """\
+# What is known without the data.
+[features]
+temperature = [-20, 40]
+price = [0, 10]
+
+[target]
+demand = [0, 150]
+
+[categories]
+city = ["berlin", "paris"]
+"""
+
+
+@reports_errors
+def demo(
+    seed: Annotated[int, typer.Option(help="Seed of the generated data, never of the noise.")] = 0,
+    files: Annotated[
+        Path | None, typer.Option(help="Write sales.csv and bounds.toml into this folder to try, and stop.")
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Fit private models to generated demand and show the certificate and the cost of privacy."""
+    if files is not None:
+        _write_files(files, seed, json_)
+        return
+    from dpconvex.datasets import make_newsvendor
+    from dpconvex.reports.summary import certificate_table
+    from dpconvex.reports.wording import describe_guarantee
+
+    sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
+    with progress("Fitting (the first run compiles, which takes a few seconds)"):
+        reference = _fit_without_privacy(sample)
+        results = [_fit_private(sample, epsilon) for epsilon in EPSILONS]
+    best = sample.risk(sample.theta_star)
+    rows = [
+        {"fit": name, "cost": sample.risk(theta), "excess": sample.risk(theta) / best - 1}
+        for name, theta in [
+            ("best possible", sample.theta_star),
+            ("without privacy", reference),
+            *((f"private, epsilon = {e:g}", theta) for e, (theta, *_) in zip(EPSILONS, results, strict=True)),
+        ]
+    ]
+    chosen = EPSILONS.index(1.0)
+    theta, model, seconds = results[chosen]
+    if json_:
+        print_json(
+            {
+                "rows": ROWS,
+                "quantile": QUANTILE,
+                "costs": rows,
+                "coefficients": {"true": sample.theta_star.tolist(), "private": theta.tolist()},
+                "certificate": json.loads(model.certificate_.to_json()),
+                "seconds": seconds,
+            }
+        )
+        return
+    screen = console()
+    screen.print(
+        f"Demand of {ROWS:,} days, {len(theta) - 1} features, generated. A unit too little costs "
+        f"{QUANTILE:g}, a unit too much {1 - QUANTILE:g}: the best order is the {QUANTILE:g} quantile "
+        "of demand given the features.\n"
+    )
+    screen.print("The certificate of the fit with epsilon = 1, known before any data is read:")
+    screen.print(certificate_table(model.certificate_))
+    model.certificate_.verify()
+    screen.print("It verifies: all of it was derived again from the public facts.\n")
+    screen.print(_coefficient_table(sample, reference, results))
+    screen.print(_cost_table(rows))
+    screen.print(
+        f"The fit took {seconds:.2f} s. Its model and certificate may be published: "
+        f"{describe_guarantee(model.certificate_.guarantee)} for everyone in the data. "
+        "The other fits are shown to compare; together they would cost more."
+    )
+
+
+def _write_files(folder: Path, seed: int, json_: bool) -> None:
+    """Write a generated table and its bounds, and never over a file that is there."""
+    table, bounds = folder / "sales.csv", folder / "bounds.toml"
+    if not folder.is_dir():
+        raise InputError(f"{str(folder)!r} is not a folder.")
+    for path in (table, bounds):
+        if path.exists():
+            raise InputError(f"There is a file {str(path)!r} already. It is kept.")
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    temperature, price = rng.normal(15, 8, DAYS), rng.uniform(1, 9, DAYS)
+    city = rng.choice(["berlin", "paris", "rome"], DAYS)
+    demand = 40 + 1.5 * temperature - 3 * price + 10 * (city == "paris") + rng.normal(0, 6, DAYS)
+    lines = ["day,temperature,price,city,demand"]
+    columns = zip(temperature, price, city, demand, strict=True)
+    lines += [f"{day},{t:.2f},{p:.2f},{c},{y:.1f}" for day, (t, p, c, y) in enumerate(columns)]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    bounds.write_text(BOUNDS, encoding="utf-8")
+    if json_:
+        print_json({"data": str(table), "bounds": str(bounds)})
+        return
+    console().print(f"Written to {table}: {DAYS:,} generated days", markup=False)
+    console().print(f"Written to {bounds}: their public bounds", markup=False)
+
+
+def _fit_private(sample: Synthetic, epsilon: float) -> Result:
+    """Return coefficients (intercept first), the model and the time of a private fit."""
+    import numpy as np
+
+    from dpconvex import DPQuantileRegressor
+
+    model = DPQuantileRegressor(QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20))
+    start = time.perf_counter()
+    model.fit(sample.X, sample.y)
+    seconds = time.perf_counter() - start
+    return np.r_[model.intercept_, model.coef_], model, seconds
+
+
+def _fit_without_privacy(sample: Synthetic) -> np.ndarray:
+    """Return the coefficients of a fit without privacy."""
+    import numpy as np
+
+    from dpconvex.engine import MemoryRows, RowMap
+    from dpconvex.losses import Pinball
+    from dpconvex.objectives import EmpiricalObjective
+    from dpconvex.smoothing import KERNELS, convolve
+    from dpconvex.solvers import Newton
+
+    width = sample.X.shape[1]
+    rows = MemoryRows(sample.X, sample.y, RowMap(width, 1e6))
+    loss = convolve(Pinball(QUANTILE), KERNELS["logistic"], 0.05)
+    solution = Newton().solve(EmpiricalObjective(rows, loss, 1e-9), np.zeros(width + 1), 1e-8)
+    return np.asarray(solution.point)
+
+
+def _coefficient_table(sample: Synthetic, reference: np.ndarray, results: list[Result]) -> Table:
+    """Return true, not private and private coefficients side by side."""
+    from rich.table import Table
+
+    table = Table("", title="Coefficients")
+    for head in ("true", "without privacy", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS)):
+        table.add_column(head, justify="right")
+    names = ["(intercept)", *sample.feature_names]
+    vectors = [sample.theta_star, reference, *(theta for theta, *_ in results)]
+    for name, *values in zip(names, *vectors, strict=True):
+        table.add_row(name, *(f"{value:.3f}" for value in values))
+    return table
+
+
+def _cost_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the expected costs of all fits."""
+    from rich.table import Table
+
+    table = Table("fit", title="The cost of privacy: expected cost per day on fresh data, exact")
+    for head in ("cost", "above the best possible"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(row["fit"], f"{row['cost']:.5f}", f"{row['excess']:.3%}")
+    return table
+
+
+@reports_errors
+def reproduce(context: typer.Context) -> None:
+    """Run the papers' tables and figures again; needs the distribution dpconvex-reproduction."""
+    if importlib.util.find_spec(REPRODUCTION_PACKAGE) is None:
+        raise InputError(
+            "The papers' tables and figures are a distribution of their own, which is not installed. Install it with "
+            "`pip install dpconvex-reproduction`, or from a clone of dpconvex with `pip install . ./reproduction`."
+        )
+    importlib.import_module(f"{REPRODUCTION_PACKAGE}.command").main(context.args)

@@ -1,0 +1,110 @@
+"""``dpconvex ledger``: create a privacy budget, see what is left of it, and check its file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpconvex.cli.options import DatasetOption, JsonOption, number_option
+from dpconvex.cli.output import console, print_json, reports_errors
+from dpconvex.inputs import InputError
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.ledger import Ledger
+
+PathArgument = Annotated[Path, typer.Argument(help="The ledger's SQLite file.")]
+
+ledger = typer.Typer(help="Privacy budgets of data sets.", no_args_is_help=True)
+
+
+def open_ledger(path: Path, dataset: str) -> Ledger:
+    """Return an existing budget."""
+    if not os.path.lexists(path):
+        raise InputError(
+            f"There is no ledger at {str(path)!r}. Create it with `dpconvex ledger init {path} --epsilon 1`."
+        )
+    from dpconvex.privacy.ledger import Ledger
+
+    return Ledger(path, dataset)
+
+
+@ledger.command()
+@reports_errors
+def init(
+    path: PathArgument,
+    epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
+    delta: Annotated[float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")] = None,
+    mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
+    composition: Annotated[
+        str | None, typer.Option(help="`sums` adds the epsilon and delta that each release states.")
+    ] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Create the privacy budget of a data set: --epsilon and --delta, or --mu."""
+    if epsilon is None and mu is None:
+        raise InputError("A budget needs --epsilon (and --delta), or --mu.")
+    from dpconvex.privacy.ledger import Ledger
+
+    _show(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
+
+
+@ledger.command()
+@reports_errors
+def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
+    """List what a budget was spent on, and what is left."""
+    _show(open_ledger(path, dataset), json_)
+
+
+@ledger.command()
+@reports_errors
+def check(
+    path: PathArgument,
+    head: Annotated[str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Check every record and total of the file.
+
+    A charge checks the newest ones only. With --head, removed charges and older copies are found too.
+    """
+    newest = open_ledger(path, dataset).check(head)
+    if json_:
+        print_json({"intact": True, "head": newest})
+    else:
+        typer.echo(f"Intact: {newest}")
+
+
+@ledger.command()
+@reports_errors
+def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
+    """Print the number and hash of the newest record, to publish or to keep elsewhere."""
+    typer.echo(open_ledger(path, dataset).head())
+
+
+def _show(account: Ledger, json_: bool) -> None:
+    """Print the charges of a budget, and what is left."""
+    entries, remaining = account.entries(), account.remaining()
+    if json_:
+        charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
+        print_json({"dataset": account.dataset, "remaining": asdict(remaining), "entries": charges})
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dpconvex.reports.wording import describe_guarantee
+
+    table = Table(
+        "charge", "time", "guarantee", "mechanism", "description", title=escape(f"Budget of '{account.dataset}'")
+    )
+    for entry in entries:
+        words = (entry.time[:19], describe_guarantee(entry.guarantee), entry.mechanism, entry.description)
+        table.add_row(str(entry.number), *map(escape, words))
+    screen = console()
+    if entries:
+        screen.print(table)
+    screen.print(f"Budget of '{account.dataset}': {remaining}.", markup=False)

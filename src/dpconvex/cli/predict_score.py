@@ -1,0 +1,230 @@
+"""``dpconvex predict`` and ``dpconvex score``: a model on rows of a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.options import (
+    DatasetOption,
+    DelimiterOption,
+    DeltaOption,
+    EncodingOption,
+    EpsilonOption,
+    JsonOption,
+    MuOption,
+    label_kind,
+    number_option,
+    warn_of_line_breaks,
+    with_file_options,
+)
+from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
+from dpconvex.inputs import InputError
+from dpconvex.inputs.table_files import check_file, table_format, write_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from dpconvex.inputs.schema import Schema
+    from dpconvex.inputs.settings import Classifier, Fitted
+    from dpconvex.models.model_file import ModelFile
+
+ModelArgument = Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")]
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Return what a model file holds."""
+    if not path.is_file():
+        raise InputError(f"{str(path)!r} is not a file.")
+    from dpconvex.models.model_file import read_model
+
+    return read_model(path)
+
+
+def refuse_intervals(model: object) -> None:
+    """Raise if a file holds prediction intervals instead of a model."""
+    if hasattr(model, "predict_interval"):
+        raise InputError(
+            "This command takes model files of `dpconvex fit`. Got one of prediction intervals instead. Use "
+            "dpconvex.load_model in Python."
+        )
+
+
+def _schema_of(content: ModelFile, function: str, needs_target: bool = False) -> Schema:
+    """Return the schema that a model file reads tables by, or raise with the function to use instead."""
+    if content.schema is None or (needs_target and content.schema.target is None):
+        raise InputError(
+            f"The model file does not say how to read tables: it was not written by `dpconvex fit`. Use {function} in "
+            "Python."
+        )
+    return content.schema
+
+
+@reports_errors
+def predict(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")],
+    out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
+    keep: Annotated[
+        list[str] | None, typer.Option("--id", help="Column to write beside the predictions; may be repeated.")
+    ] = None,
+    all_columns: Annotated[
+        bool, typer.Option("--all-columns", help="Write all columns of the data beside them.")
+    ] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Predict for every row of a table, in its order.
+
+    Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an empty prediction.
+    """
+    for path in (data, out):
+        table_format(path)
+    check_file(data)
+    check_output(out, "predictions", {"data": data, "model": model})
+    if keep and all_columns:
+        raise InputError("Give either --id or --all-columns.")
+    content = read_model_file(model)
+    refuse_intervals(content.estimator)
+    schema = with_file_options(_schema_of(content, "dpconvex.load_model"), delimiter, encoding)
+    import polars as pl
+
+    from dpconvex.inputs.table_files import read_feature_file
+
+    with progress(f"Predicting for {data.name}"):
+        rows, kept = read_feature_file(data, schema, None if all_columns else keep or [])
+        found = prediction_columns(content.estimator, rows, scores, probabilities)
+        taken = [name for name in found.columns if name in kept.columns]
+        if taken:
+            raise InputError(
+                f"The data have a column {taken[0]!r} already, which predictions are written to. Rename it, or name "
+                "the columns to keep with --id."
+            )
+        write_table(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
+    empty = int(found.to_series().null_count())
+    if json_:
+        print_json({"predictions": str(out), "rows": found.height, "empty": empty})
+    else:
+        more = f", {empty:,} of them empty for want of a value" if empty else ""
+        console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
+
+
+def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool) -> pl.DataFrame:
+    """Return predictions, and on request scores and probabilities; null where a row is invalid."""
+    import numpy as np
+    import polars as pl
+
+    valid = np.isfinite(rows).all(axis=1)
+    names = [str(name) for name in estimator.feature_names_in_]
+    # A model predicts for at least one row: zeros stand for none.
+    usable = rows[valid] if valid.any() else np.zeros((1, rows.shape[1]))
+    frame = pl.DataFrame(usable, schema=names, orient="row")
+    classifier = cast("Classifier", estimator)
+    for asked, method, option in (
+        (scores, "decision_function", "--scores"),
+        (probabilities, "predict_proba", "--probabilities"),
+    ):
+        if asked and not hasattr(estimator, method):
+            raise InputError(f"This model, a {type(estimator).__name__}, has nothing for {option}.")
+    found: dict[str, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        predicted = estimator.predict(frame)
+        if predicted.ndim == 1:
+            found["prediction"] = predicted
+        else:  # of several levels
+            levels = np.asarray(estimator.get_params()["quantile"])
+            found |= {f"prediction={level:g}": predicted[:, k] for k, level in enumerate(levels)}
+        if scores:
+            margins = np.asarray(classifier.decision_function(frame))
+            if margins.ndim == 1:
+                found["score"] = margins
+            else:
+                found |= {f"score={label}": margins[:, k] for k, label in enumerate(classifier.classes_)}
+        if probabilities:
+            shares = classifier.predict_proba(frame)
+            found |= {f"probability={label}": shares[:, k] for k, label in enumerate(classifier.classes_)}
+    for column in found.values():
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise InputError("The model's coefficients are so large that predictions overflow.")
+    # Predictions of valid rows go to their places; the others are null.
+    picked, mask = pl.Series(np.maximum(np.cumsum(valid) - 1, 0)), pl.Series(valid)
+    empty = pl.Series([None] * len(valid))
+    return pl.DataFrame(
+        {name: pl.Series(column).gather(picked).zip_with(mask, empty) for name, column in found.items()}
+    )
+
+
+@reports_errors
+def score(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
+        ),
+    ] = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    mu: MuOption = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
+    dataset: DatasetOption = "default",
+    quantile: Annotated[float | None, number_option("Which level to score, of a model with several.")] = None,
+    residual_bound: Annotated[float | None, number_option("Residuals beyond it count as that far.")] = None,
+    person: Annotated[
+        str | None, typer.Option(help="Column that names people: each counts once, with all its rows.")
+    ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Score a model on private rows: with noise, an interval and a guarantee of its own.
+
+    A score without noise is not private: it is computed nowhere here.
+    """
+    table_format(data)
+    check_file(data)
+    content = read_model_file(model)
+    estimator = content.estimator
+    schema = _schema_of(content, "dpconvex.evaluation.private_score", needs_target=True)
+    schema = with_file_options(schema, delimiter, encoding)
+    warn_of_line_breaks(schema)
+    from dpconvex.evaluation import private_score
+    from dpconvex.inputs.table_files import read_training_file
+
+    account = None if ledger is None else open_ledger(ledger, dataset)
+    classes = getattr(estimator, "classes_", None)
+    labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
+    with progress(f"Scoring on {data.name}"):
+        X, y, people = read_training_file(data, schema, labels, kind, True, 1, person or schema.person)
+        found = private_score(
+            estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
+            groups=people, quantile=quantile, residual_bound=residual_bound,
+        )  # fmt: skip
+    if json_:
+        print_json(
+            {
+                "metric": found.metric,
+                "value": None if found.curve else found.value,
+                "interval": None if found.curve else list(found.interval),
+                "level": found.level,
+                "rows": found.rows,
+                "curve": {name: values.tolist() for name, values in found.curve.items()},
+                "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
+            }
+        )
+        return
+    screen = console()
+    screen.print(str(found), markup=False)
+    for name, values in found.curve.items():
+        screen.print(f"  {name}: {', '.join(f'{value:.3g}' for value in values)}", markup=False)
+    if account is not None:
+        screen.print(f"Ledger: {account.remaining()}.", markup=False)

@@ -1,0 +1,108 @@
+"""``dpconvex verify`` and ``dpconvex report``: a model file without data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.options import DatasetOption, JsonOption, RegistryOption, ReleaseOption, release_facts
+from dpconvex.cli.output import VERIFICATION, check_output, console, ledger_files, print_json, reports_errors
+from dpconvex.cli.predict_score import ModelArgument, read_model_file, refuse_intervals
+from dpconvex.inputs import InputError
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.certificate import Certificate
+
+
+@reports_errors
+def verify(
+    file: Annotated[Path, typer.Argument(help="Model file or certificate (JSON).")], json_: JsonOption = False
+) -> None:
+    """Check that a model file or certificate is consistent: its noise suffices for its promise.
+
+    Derives everything again from the public facts. Exit code 4 if anything does not follow. It
+    proves consistency, not origin: a certificate is not a signature.
+    """
+    if not file.is_file():
+        raise InputError(f"{str(file)!r} is not a file.")
+    from dpconvex.models.model_file import ModelFileError
+    from dpconvex.privacy.certificate import CertificateError
+    from dpconvex.reports.summary import certificate_table
+
+    try:
+        kind, certificate = _verified(file)
+    except (ModelFileError, CertificateError) as error:
+        if json_:
+            print_json({"verified": False, "reason": str(error)})
+            raise typer.Exit(VERIFICATION) from None
+        raise
+    if json_:
+        plain = json.loads(certificate.to_json())
+        print_json({"verified": True, "kind": kind, "warnings": list(certificate.warnings), "certificate": plain})
+        return
+    screen = console()
+    screen.print(f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green")
+    screen.print(
+        "Not checked: "
+        + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
+        + "who wrote it. This is no signature."
+    )
+    screen.print(certificate_table(certificate))
+    if certificate.sampler.startswith("seeded"):
+        screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
+
+
+def _verified(path: Path) -> tuple[str, Certificate]:
+    """Return what kind of file it is and its verified certificate, or raise."""
+    from dpconvex.models.model_file import parse_certificate, parse_model, read_json
+    from dpconvex.privacy.certificate import FORMAT
+
+    content = read_json(path)
+    if content.get("format") == FORMAT:
+        return "certificate", parse_certificate(content)
+    model = parse_model(content).estimator
+    # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
+    inner = getattr(model, "estimator_", model)
+    return ("model" if inner is model else "model with intervals"), inner.certificate_
+
+
+@reports_errors
+def report(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
+    release: ReleaseOption = None,
+    registry: RegistryOption = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger of the data, whose charges the report shows.")] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Write a report on a model for people: what was released, and what an attacker can learn.
+
+    Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
+    file without scripts that refers to no other file.
+    """
+    inputs = {"model": model, "release file": release, **ledger_files(ledger)}
+    check_output(out, "report", inputs)
+    if registry is not None:
+        check_output(registry, "registry entry", {**inputs, "report": out})
+    content = read_model_file(model)
+    refuse_intervals(content.estimator)
+    from dpconvex.reports import write_report
+
+    target = None if content.schema is None else content.schema.target
+    facts = release_facts(release, None if target is None else target.name)
+    write_report(content.estimator, out, None if ledger is None else open_ledger(ledger, dataset), release=facts)
+    if registry is not None:
+        from dpconvex.reports.nist_registry import write_registry_entry
+
+        write_registry_entry(content.estimator, registry, facts)
+    if json_:
+        print_json({"report": str(out), "registry": None if registry is None else str(registry)})
+        return
+    console().print(f"Report written to {out}", markup=False)
+    if registry is not None:
+        console().print(f"Registry entry written to {registry}", markup=False)

@@ -1,0 +1,121 @@
+"""Products and sums of a block of mapped rows, dense or by its non-zeros.
+
+What `row_margins`, `row_squares` and `transform_rows` give for a row depends on that row alone, to its last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dpconvex.types import Array
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Summed(Protocol):
+    def gram(self, multiples: Array) -> Array: ...
+
+
+def takes_sparse(function: Function) -> Function:
+    """Mark a function of blocks that multiplies them with vectors, and else asks this module alone.
+
+    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse_rows.SparseBlock`); others are given
+    blocks of those rows with all their zeros.
+    """
+    function.takes_sparse = True  # type: ignore[attr-defined]
+    return function
+
+
+def by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Say how sparse rows as a whole give what a function of blocks sums to: ``how(rows)``."""
+
+    def mark(function: Function) -> Function:
+        function.by_nonzeros = how  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def row_margins(block: Array, theta: Array) -> Array:
+    """Return ``block @ theta``, row by row."""
+    from dpconvex.engine.dense_kernels import vector_products
+
+    margins = np.empty(len(block))
+    vector_products(_contiguous(block), _contiguous(theta), margins)
+    return margins
+
+
+def row_squares(block: Array) -> Array:
+    """Return the squared length of every row."""
+    from dpconvex.engine.dense_kernels import squared_norms
+
+    squares = np.empty(len(block))
+    squared_norms(_contiguous(block), 0, squares)
+    return squares
+
+
+def transform_rows(block: Array, columns: Array, out: Array | None = None) -> Array:
+    """Return ``block @ columns``, row by row."""
+    from dpconvex.engine.dense_kernels import matrix_products
+
+    transformed = np.empty((len(block), columns.shape[1])) if out is None else out
+    matrix_products(_contiguous(block), _contiguous(columns), transformed)
+    return transformed
+
+
+def _contiguous(array: Array) -> Array:
+    """Return an array of the one type that kernels are compiled for; copied only if it is of another."""
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:
+    """Return ``sum_i m_i x_i x_i^T`` of multiples that are not negative."""
+    if not isinstance(block, np.ndarray):
+        return block.gram(multiples)
+    half = block * np.sqrt(multiples)[:, None]
+    return np.asarray(half.T @ half)
+
+
+def moved_gram(block: Array, multiples: Array, steps: Array, direction: Array) -> Array:
+    """Return ``sum_i m_i v_i v_i^T`` of moved rows ``v_i = x_i + steps_i direction``."""
+    pushed = np.outer(np.asarray((multiples * steps) @ block), direction)
+    rest = float(multiples @ steps**2) * np.outer(direction, direction)
+    return weighted_gram(block, multiples) + (pushed + pushed.T) + rest
+
+
+class CompensatedSum:
+    """``sum_i m_i x_i`` over blocks of rows, as an unevaluated sum of two vectors.
+
+    Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term passes through the
+    rounding of its product and of the final result; all others together count less than one as long as no term passes
+    through more than 2^25 additions.
+
+    Parameters
+    ----------
+    multiples : array of shape (rows,)
+        The m.
+    block : array of shape (rows, dim)
+        The x.
+    """
+
+    def __init__(self, multiples: Array, block: Array) -> None:
+        from dpconvex.engine.dense_kernels import combine_with_error
+
+        self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
+        combine_with_error(_contiguous(multiples), block, self.total, self.error)
+
+    def __iadd__(self, other: CompensatedSum) -> CompensatedSum:
+        added = self.total + other.total
+        back = added - self.total
+        lost = (self.total - (added - back)) + (other.total - back)
+        self.error = self.error + (lost + other.error)
+        self.total = added
+        return self
+
+    @property
+    def value(self) -> Array:
+        """The sum, rounded once."""
+        return np.asarray(self.total + self.error)

@@ -1,0 +1,248 @@
+"""Compiled kernels on dense rows: the map into a block of mapped rows, and products of every row of a block.
+
+No fastmath in here: every row is computed by the operations as written, in their order, whichever rows stand beside it
+and however arrays lie in memory. Bounds on what one record changes rest on it. Libraries for matrices take rows in
+groups, and those at the end of a block in another order: the last digit of a row may then depend on how many rows there
+are. Imported lazily by the engines, because importing numba takes half a second.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from dpconvex.engine.rows import RawRows, RowIndices
+from dpconvex.types import Array
+
+_PANEL = 32  # rows, an even number, that share what is read of a matrix
+_TILE = 64  # rows of a column-major table that are mapped at a time, so that what is written stays in the cache
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def clip_value(value: float, low: float, high: float) -> float:
+    """Return a value within its bounds; a missing one falls on the lower bound."""
+    value = value if value > low else low
+    return value if value < high else high
+
+
+@numba.njit(nogil=True, cache=True)
+def map_rows(
+    raw: RawRows,
+    indices: RowIndices,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    lead: int,
+    row_norm: float,
+    shorten: bool,
+    by_columns: bool,
+    out: Array,
+    weights: Array,
+) -> None:
+    """Map the rows at `indices` of `raw`, transposed if `by_columns`, into `out` and `weights`.
+
+    ``out[i, lead:] = (clip(raw[indices[i]], low, high) - shift) * scale``; with ``lead = 1`` the first column is the
+    constant 1. ``weights[i] = min(1, row_norm / ||x_i||)`` with the norm rounded up, so that the bound holds in exact
+    arithmetic as well; an infinite `row_norm` asks for no norms.
+    """
+    rows, columns = out.shape[0], low.size
+    if by_columns:
+        for first in range(0, rows, _TILE):
+            tile = indices[first : min(first + _TILE, rows)]
+            for j in range(columns):
+                column = raw[j]
+                for i in range(tile.size):
+                    value = clip_value(np.float64(column[tile[i]]), low[j], high[j])
+                    out[first + i, j + lead] = (value - shift[j]) * scale[j]
+    else:
+        for i in range(rows):
+            # Views of the row: indices known to be in range let the loop run in vector lanes.
+            source, target = raw[indices[i]], out[i][lead:]
+            for j in range(columns):
+                target[j] = (clip_value(np.float64(source[j]), low[j], high[j]) - shift[j]) * scale[j]
+    out[:, :lead] = 1.0
+    if row_norm == math.inf:
+        weights[:] = 1.0
+        return
+    squared_norms(out, lead, weights)
+    # The computed norm has relative error below (columns + 4) ulp.
+    round_up = 1.0 + (columns + 4) * 2.3e-16
+    limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
+    for i in range(rows):
+        square = weights[i]
+        weights[i] = 1.0
+        if square <= limit:  # most rows: no square root
+            continue
+        norm = math.sqrt(square) * round_up
+        if norm > row_norm:
+            factor = row_norm / norm
+            if shorten:
+                for j in range(columns):
+                    out[i, j + lead] *= factor
+            else:
+                weights[i] = factor
+
+
+@numba.njit(nogil=True, cache=True)
+def vector_products(block: Array, theta: Array, out: Array) -> None:
+    """``out[i] = block[i] . theta``: four sums of every fourth product, so that none waits for another, and the rest.
+
+    The error is at most about ``(columns / 4 + 5) u sum_j |block_ij theta_j|``, whatever the other rows are.
+    """
+    rows, whole = block.shape[0], theta.size - theta.size % 4
+    for i in range(0, rows, 2):  # two rows share what is read of theta; the last one may be its own partner
+        k = min(i + 1, rows - 1)
+        row, other = block[i], block[k]
+        a = b = c = d = rest = 0.0
+        e = f = g = h = left = 0.0
+        for j in range(0, whole, 4):
+            t0, t1, t2, t3 = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
+            a += row[j] * t0
+            b += row[j + 1] * t1
+            c += row[j + 2] * t2
+            d += row[j + 3] * t3
+            e += other[j] * t0
+            f += other[j + 1] * t1
+            g += other[j + 2] * t2
+            h += other[j + 3] * t3
+        for j in range(whole, theta.size):
+            rest += row[j] * theta[j]
+            left += other[j] * theta[j]
+        out[i] = ((a + b) + (c + d)) + rest
+        out[k] = ((e + f) + (g + h)) + left
+
+
+@numba.njit(nogil=True, cache=True)
+def squared_norms(block: Array, lead: int, out: Array) -> None:
+    """``out[i] = sum of block[i, j]^2 over j from lead on``, in the order of the columns."""
+    rows = block.shape[0]
+    whole = rows - rows % 4
+    for i in range(0, whole, 4):
+        row0, row1, row2, row3 = block[i], block[i + 1], block[i + 2], block[i + 3]
+        a = b = c = d = 0.0
+        for j in range(lead, block.shape[1]):
+            a += row0[j] * row0[j]
+            b += row1[j] * row1[j]
+            c += row2[j] * row2[j]
+            d += row3[j] * row3[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, c, d
+    for i in range(whole, rows):
+        row = block[i]
+        a = 0.0
+        for j in range(lead, block.shape[1]):
+            a += row[j] * row[j]
+        out[i] = a
+
+
+@numba.njit(nogil=True, cache=True)
+def scaled_squared_norms(block: Array, lead: int, centre: Array, scale: Array, out: Array) -> None:
+    """``out[i] = sum_j ((block[i, lead + j] - centre_j) * scale_j)^2``, in the order of the columns."""
+    panel = np.empty((_PANEL, centre.size))
+    for first in range(0, block.shape[0], _PANEL):
+        rows = min(_PANEL, block.shape[0] - first)
+        for i in range(rows):
+            row, moved = block[first + i][lead:], panel[i]
+            for j in range(centre.size):
+                moved[j] = (row[j] - centre[j]) * scale[j]
+        squared_norms(panel[:rows], 0, out[first : first + rows])
+
+
+# Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def matrix_products(block: Array, columns: Array, out: Array) -> None:
+    """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands.
+
+    Two rows and four columns at a time, so that sums stay in registers; `_PANEL` rows share what is read of `columns`.
+    """
+    rows, size, width = block.shape[0], block.shape[1], columns.shape[1]
+    spare = np.empty(width)  # for the partner of a last row without one
+    whole = size - size % 4
+    for first in range(0, rows, _PANEL):
+        last = min(first + _PANEL, rows)
+        out[first:last] = 0.0
+        spare[:] = 0.0
+        for j in range(0, whole, 4):
+            m0, m1, m2, m3 = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+            for i in range(first, last, 2):
+                paired = i + 1 < last
+                a, b = block[i], block[i + 1 if paired else i]
+                left, right = out[i], out[i + 1] if paired else spare
+                a0, a1, a2, a3 = a[j], a[j + 1], a[j + 2], a[j + 3]
+                b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
+                for k in range(width):
+                    left[k] = (((left[k] + a0 * m0[k]) + a1 * m1[k]) + a2 * m2[k]) + a3 * m3[k]
+                    right[k] = (((right[k] + b0 * m0[k]) + b1 * m1[k]) + b2 * m2[k]) + b3 * m3[k]
+        for j in range(whole, size):
+            m0 = columns[j]
+            for i in range(first, last, 2):
+                paired = i + 1 < last
+                left, right = out[i], out[i + 1] if paired else spare
+                a0, b0 = block[i, j], block[i + 1 if paired else i, j]
+                for k in range(width):
+                    left[k] += a0 * m0[k]
+                    right[k] += b0 * m0[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_octaves(block: Array, row_weights: Array, lead: int, max_octave: int, counts: Array) -> None:
+    """Add a row's weight to ``counts[j, k]`` for every value of column ``lead + j`` in signed octave k.
+
+    Of ``2 m + 1`` bins the middle one holds zeros and what is smaller than all octaves. Sizes from
+    ``2^(max_octave - 1)`` to below ``2^max_octave``, and larger ones, are m bins away from it, on the side of their
+    sign; half as large ones are one bin nearer. The exponent is read from the bits.
+    """
+    most = (counts.shape[1] - 1) // 2
+    bits = block.view(np.int64)
+    for i in range(block.shape[0]):
+        for j in range(counts.shape[0]):
+            away = most - 1022 - max_octave + ((bits[i, lead + j] >> 52) & 0x7FF)
+            away = min(max(away, 0), most)
+            counts[j, most - away if bits[i, lead + j] < 0 else most + away] += row_weights[i]
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def product_error(a: float, b: float, product: float) -> float:
+    """Return ``a b - product`` exactly (Dekker)."""
+    scaled = 134217729.0 * a  # 2^27 + 1
+    a_high = scaled - (scaled - a)
+    a_low = a - a_high
+    scaled = 134217729.0 * b
+    b_high = scaled - (scaled - b)
+    b_low = b - b_high
+    return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+
+
+@numba.njit(nogil=True, cache=True)
+def margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
+    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
+
+    Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
+    twice the digits of float64.
+    """
+    for i in range(block.shape[0]):
+        total = 0.0
+        error = 0.0
+        for j in range(block.shape[1]):
+            product = block[i, j] * theta[j]
+            added = total + product
+            back = added - total
+            error += ((total - (added - back)) + (product - back)) + product_error(block[i, j], theta[j], product)
+            total = added
+        margins[i] = total
+        corrections[i] = error
+
+
+@numba.njit(nogil=True, cache=True)
+def combine_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
+    """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``; additions lose nothing (Knuth)."""
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            term = multiples[i] * block[i, j]
+            total = totals[j]
+            added = total + term
+            back = added - total
+            errors[j] += (total - (added - back)) + (term - back)
+            totals[j] = added

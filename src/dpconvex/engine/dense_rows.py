@@ -1,0 +1,531 @@
+"""Sums over rows of an array in memory, block by block.
+
+A block of raw rows is mapped to bounded rows by one compiled kernel, in the cache; margins of a block are computed by
+another, row by row. Both are the same for every number of rows, which may be private.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.block_products import row_margins
+from dpconvex.engine.row_weights import RowWeights
+from dpconvex.engine.rows import Partial, RawRows, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
+from dpconvex.engine.summation import (
+    RUNS,
+    accumulate,
+    additions_in_memory,
+    block_rows,
+    part_indices,
+    spans,
+    spread_indices,
+)
+from dpconvex.engine.threads import available_cores, borrowed, in_threads, single_threaded_blas
+from dpconvex.types import Array
+
+CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and cached
+_LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
+_TARGET_BLOCK = 1 << 17  # targets that are read at a time
+
+#: Mapped rows, their targets and their influence weights.
+Block = tuple[Array, Array, Array]
+
+
+class _Exposed:
+    """The memory of an array, said to be writable."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        address, _ = array.__array_interface__["data"]
+        self._owner = array  # as long as a view lives
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of numbers as one of the type of writable arrays, without a copy.
+
+    For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
+    seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
+    """
+    return array if array.flags.writeable else np.asarray(_Exposed(array))
+
+
+def native_floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return numbers as float32 or float64 of this machine; copied only if they are not."""
+    raw = np.asarray(values)
+    if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
+        raw = raw.astype(np.float64)
+    return raw if raw.dtype.isnative else raw.astype(raw.dtype.newbyteorder("="))
+
+
+class MemoryRows:
+    """Rows and targets in memory, mapped block by block to bounded rows.
+
+    `sum` adds a function of (mapped block, targets, influence weights) over all blocks. Blocks and the order of
+    addition depend on the shape of the data only, so results are bitwise the same for every number of threads.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+        Any real dtype and order; float32 and float64 are never copied as a whole when large.
+    y : array of shape (n_rows,)
+        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks an ignored row:
+        whatever it holds, its mapped features, its mapped target and its weight are 0, and it counts nowhere.
+    row_map : RowMap
+        Public facts: how a raw row becomes a bounded row.
+    target_shift, target_scale : float
+        Public map of the targets.
+    threads : int, optional
+        Number of worker threads, all available cores by default.
+    cache : bool, default=True
+        Whether small data may be cached in mapped form, for many passes over it.
+    weights : array of shape (n_rows,), optional
+        Influence weights that take the place of those the row map gives.
+    row_weights : RowWeights, optional
+        What each row counts for; every row is a whole record by default.
+
+    Attributes
+    ----------
+    n_rows, dim : int
+        Number of rows; number of coefficients, intercept included.
+    targets : array of shape (n_rows,)
+        Mapped targets; 0 for ignored rows.
+    ignored : array of bool or None
+        Which rows are ignored; None for none.
+    bounds_and_scales : tuple of arrays
+        Bounds, shift and scale of every raw column.
+    indices : array or None
+        Which rows of the given ones these are; None for all of them.
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        row_map: RowMap,
+        target_shift: float = 0.0,
+        target_scale: float = 1.0,
+        threads: int | None = None,
+        cache: bool = True,
+        weights: Array | None = None,
+        row_weights: RowWeights | None = None,
+    ) -> None:
+        self._raw = self._as_raw(X)
+        shape = self._raw.shape
+        if len(shape) != 2 or shape[1] != row_map.n_features:
+            raise ValueError(
+                f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). Got shape {shape} instead."
+            )
+        targets = np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST)
+        targets = np.clip((targets - target_shift) * target_scale, -_LARGEST, _LARGEST)
+        if targets.shape != shape[:1]:
+            raise ValueError(
+                f"The 'y' parameter of MemoryRows must have shape ({shape[0]},), one target per row of X. "
+                f"Got shape {targets.shape} instead."
+            )
+        ignored = np.isnan(targets)
+        targets[ignored] = 0.0
+        self.targets: Array = np.ascontiguousarray(targets)
+        self.ignored: npt.NDArray[np.bool_] | None = ignored if ignored.any() else None
+        self._given_weights, self.row_weights, self.row_map = weights, row_weights, row_map
+        self.threads = available_cores() if threads is None else int(threads)
+        self.n_rows, self.dim = int(shape[0]), row_map.dim
+        free = np.full(row_map.n_features, _LARGEST)
+        low = -free if row_map.low is None else np.array(row_map.low)
+        high = free if row_map.high is None else np.array(row_map.high)
+        self.bounds_and_scales = (low, high, np.array(row_map.shift), np.array(row_map.scale))
+        self.indices: RowIndices | None = None
+        self._cache_allowed = cache
+        self._divide(CACHE_BYTES)
+        self._cached: list[tuple[Array, Array]] | None = None  # mapped rows, and the weights of the row map
+        self._caching = threading.Lock()
+
+    def _as_raw(self, X: npt.ArrayLike) -> RawRows:
+        return writable_view(native_floats(X))
+
+    def _divide(self, most_cached: int) -> None:
+        """Decide on blocks, and whether so many bytes are few enough to cache them."""
+        # No rows at all are one empty block, over which every sum is 0.
+        self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
+        self._blocks = max(1, -(-self.n_rows // self.block_rows))
+        self.small = self._blocks == 1 or (self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached)
+
+    def __getstate__(self) -> dict[str, object]:
+        # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
+        return {**vars(self), "_cached": None, "_caching": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _caching=threading.Lock())
+
+    # Numbers that go with rows.
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people, or the rows themselves."""
+        return self.n_rows if self.row_weights is None else self.row_weights.records
+
+    @property
+    def has_row_weights(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self.row_weights is not None
+
+    @property
+    def has_people(self) -> bool:
+        """Whether several rows may be of one person."""
+        return self.row_weights is not None and self.row_weights.tags is not None
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether influence weights were given that take the place of those of the row map."""
+        return self._given_weights is not None
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+        return additions_in_memory(self.n_rows, self.dim)
+
+    @cached_property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets (a private number)."""
+        sizes = np.abs(self.targets)
+        total = sizes.sum() if self.row_weights is None else sizes @ self.row_weights.values
+        return float(total) / max(1, self.n_records)
+
+    @property
+    def marked_targets(self) -> Array:
+        """The mapped targets; NaN for ignored rows."""
+        return self.targets if self.ignored is None else np.where(self.ignored, np.nan, self.targets)
+
+    @property
+    def raw(self) -> RawRows:
+        """The rows as they were given."""
+        return self._raw if self.indices is None else self._raw[self.indices]
+
+    @property
+    def source(self) -> RawRows:
+        """Memory in which the rows lie, among others that were given."""
+        return self._raw
+
+    @property
+    def weights(self) -> Array:
+        """The influence weights of all rows."""
+        if self._given_weights is None:
+            return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
+        return self._given_weights
+
+    def _without_ignored(self, values: Array | None, rows: slice) -> Array:
+        """Return the numbers of some rows, None standing for ones, with 0 for ignored rows."""
+        found = np.ones(self.targets[rows].size) if values is None else values[rows]
+        return found if self.ignored is None else np.where(self.ignored[rows], 0.0, found)
+
+    # Sums.
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over all blocks of rows.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a mapped block of shape (rows, dim), its targets and its weights, none of which it may change or keep,
+            and returns a tuple of new arrays or numbers. It runs in several threads. Weights are those of the row map
+            times row weights, or as they were given.
+
+        Returns
+        -------
+        tuple
+            The sums, in float64.
+        """
+        if self.row_weights is None or self.own_weights:
+            return self.sum_weighted(lambda block, y, w, v: function(block, y, w))
+        return self.sum_weighted(lambda block, y, w, v: function(block, y, w * v))
+
+    def sum_weighted(self, function: WeightedRowFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, with row weights v beside influence weights w."""
+        values = np.ones(self.block_rows) if self.row_weights is None else self.row_weights.values
+
+        def parts(span: tuple[int, int]) -> Iterator[Sums]:
+            start = span[0] * self.block_rows
+            for block, y, w in self._mapped(*span):
+                first = 0 if self.row_weights is None else start
+                yield function(block, y, w, values[first : first + y.size])
+                start += y.size
+
+        if self._blocks == 1:
+            return next(parts((0, 1)))
+        return self.sum_runs(lambda span: accumulate(parts(span)))
+
+    def combine(self, theta: Array, function: RowFunction) -> Sums:
+        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
+
+        Parameters
+        ----------
+        theta : array of shape (dim,)
+            Coefficients that define the margins ``z_i = x~_i . theta``.
+        function : callable
+            Takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further numbers
+            or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
+            multiples are taken times row weights.
+
+        Returns
+        -------
+        tuple
+            ``sum_i m_i x~_i`` and the further sums.
+        """
+
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            multiples, *extra = function(y, row_margins(block, theta), w)
+            return multiples @ block, *extra
+
+        def weighted(block: Array, y: Array, w: Array, v: Array) -> Sums:
+            multiples, *extra = function(y, row_margins(block, theta), w)
+            return (multiples * v) @ block, *extra
+
+        return self.sum_weighted(weighted) if self.has_row_weights and self.own_weights else self.sum(part)
+
+    def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = RUNS) -> Sums:
+        """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
+        with single_threaded_blas():
+            return tuple(accumulate(in_threads(run, spans(self._blocks, most), self.threads)))
+
+    def sum_targets(self, function: RowFunction) -> Sums:
+        """Add ``function(y, w, v)`` over targets, given weights and row weights; the rows themselves are not read.
+
+        Ones stand for weights that are not given: what the row map says would need the rows.
+        """
+
+        def part(rows: slice) -> Sums:
+            return function(self.targets[rows], self._given(rows), self._counted(rows))
+
+        with single_threaded_blas():
+            return tuple(accumulate(in_threads(part, self._target_blocks(), self.threads)))
+
+    def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
+        """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
+
+        They are computed once; weights are those of `sum_targets`. A row counts as its row weight. With a level the
+        count is centred: less ``level`` times the number of all rows, 0 at that quantile however many are ignored.
+        """
+        numbers, blocks = np.empty(self.n_rows), self._target_blocks()
+        counted = None if self.row_weights is None and self.ignored is None else self._counted(slice(None))
+        every = self.n_rows if counted is None else float(counted.sum())
+
+        def fill(rows: slice) -> None:
+            numbers[rows] = function(self.targets[rows], self._given(rows))
+
+        def count(point: float) -> float:
+            below = (numbers[rows] < point for rows in blocks)
+            if counted is None:
+                found = float(sum(map(np.count_nonzero, below)))
+            else:  # row weights lie on a grid on which their sums are exact
+                found = sum(float(counted[rows] @ part) for rows, part in zip(blocks, below, strict=True))
+            return found - level * every
+
+        with single_threaded_blas():
+            list(in_threads(fill, blocks, self.threads))
+        return count
+
+    def _target_blocks(self) -> list[slice]:
+        starts = range(0, max(1, self.n_rows), _TARGET_BLOCK)  # no rows are one empty block
+        return [slice(start, start + _TARGET_BLOCK) for start in starts]
+
+    def _given(self, rows: slice) -> Array:
+        given = self._given_weights
+        return np.ones(self.targets[rows].size) if given is None else given[rows]
+
+    def _counted(self, rows: slice) -> Array:
+        return self._without_ignored(None if self.row_weights is None else self.row_weights.values, rows)
+
+    # The same rows with other numbers.
+
+    def _replace(self, **attributes: Any) -> Self:
+        """Return a copy with other attributes; mapped rows that are cached serve it, too."""
+        other = copy.copy(self)
+        vars(other).update(attributes)
+        vars(other).pop("mean_target_size", None)
+        return other
+
+    def with_labels(self) -> Self:
+        """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
+
+        Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
+        """
+        if not (np.abs(self.targets) > 1).any():
+            return self
+        return self._replace(targets=np.clip(self.targets, -1.0, 1.0))
+
+    def with_row_weights(self, row_weights: RowWeights) -> Self:
+        """Return the same rows, which count for what these weights say."""
+        return self._replace(row_weights=row_weights)
+
+    def with_weights(self, weights: Array) -> Self:
+        """Return the same rows with these influence weights."""
+        return self._replace(_given_weights=weights)
+
+    def rescaled(self, function: Callable[[Array], Array]) -> Self:
+        """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
+        return self.with_weights(function(self.weights))
+
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
+        """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+        found = np.empty(self.n_rows)
+
+        def run(span: tuple[int, int]) -> Partial:
+            first = span[0] * self.block_rows
+            for block, _, w in self._mapped(*span):
+                found[first : first + w.size] = function(block, w)
+                first += w.size
+            return []
+
+        self.sum_runs(run)
+        return self.with_weights(found)
+
+    def predicted(self, theta: Array) -> Self:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        return self.reweighted(lambda block, w: row_margins(block, theta))
+
+    # Some of the rows.
+
+    def take(self, indices: npt.NDArray[np.integer]) -> Self:
+        """Return copies of the given rows."""
+        return type(self)(
+            self._raw[indices if self.indices is None else self.indices[indices]],
+            self.marked_targets[indices],
+            self.row_map,
+            threads=self.threads,
+            weights=None if self._given_weights is None else self._given_weights[indices],
+            row_weights=None if self.row_weights is None else self.row_weights.take(indices),
+        )
+
+    def take_records(self, records: RowIndices) -> Self:
+        """Return the given records: rows, or all rows of people."""
+        if self.row_weights is None or not self.has_people:
+            return self.take(records)
+        rows = self.row_weights.rows_of_people(records)
+        return self.take(rows).with_row_weights(self.row_weights.part(rows, records.size))
+
+    def one_row_each(self, records: RowIndices, generator: np.random.Generator) -> Self:
+        """Return the given records with a row each: themselves, or a random one of a person's rows."""
+        if self.row_weights is None or not self.has_people:
+            return self.take(records)
+        rows, values = self.row_weights.one_row_each(records, generator)
+        return self.take(rows).with_row_weights(RowWeights(values, records.size))
+
+    def subsample(self, rows: int) -> Self:
+        """Return about `rows` rows, the same ones at every call, spread over the data."""
+        return self.take(spread_indices(self.n_rows, rows))
+
+    def part(self, rows: int) -> Self:
+        """Return exactly `rows` rows, the same ones at every call, up to 64 next to each other, spread over the data.
+
+        They are not copied. Where rows are of people, it is the rows of about so many people, copied: all rows of a
+        person or none, by its tag.
+        """
+        if rows >= self.n_records:
+            return self
+        if self.row_weights is not None and self.has_people:
+            chosen = self.row_weights.rows_in_part(rows)
+            return self.take(chosen).with_row_weights(self.row_weights.part(chosen, rows))
+        return self._in_place(part_indices(self.n_rows, rows))
+
+    def chosen(self, indices: npt.NDArray[np.integer]) -> Self:
+        """Return these rows in the order of the data; they are not copied where they are many."""
+        if self.small:
+            return self.take(indices)
+        return self._in_place(np.sort(indices).astype(np.int64))
+
+    def _in_place(self, indices: RowIndices) -> Self:
+        """Return the given rows, read where they are."""
+        other = self._replace(
+            indices=indices if self.indices is None else self.indices[indices],
+            n_rows=indices.size,
+            targets=self.targets[indices],
+            ignored=None if self.ignored is None else self.ignored[indices],
+            _given_weights=None if self._given_weights is None else self._given_weights[indices],
+            row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
+            _cached=None,
+            _caching=threading.Lock(),
+        )
+        other._divide(min(CACHE_BYTES, self._raw.nbytes // 8))
+        return other
+
+    def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
+        """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do of all of theirs."""
+        yield (call if callable(call) else call[0])(self)
+
+    # Mapped rows.
+
+    def mapped(self) -> tuple[Array, Array, Array]:
+        """Return the whole mapped data (rows, targets, influence weights times row weights) as new arrays."""
+        rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
+        start = 0
+        for block, _, w in self._mapped(0, self._blocks):
+            rows[start : start + w.size], weights[start : start + w.size] = block, w
+            start += w.size
+        if self.row_weights is not None:
+            weights *= self.row_weights.values
+        return rows, self.targets.copy(), weights
+
+    def _span(self, span: tuple[int, int]) -> slice:
+        """Return the rows of some blocks."""
+        return slice(span[0] * self.block_rows, min(span[1] * self.block_rows, self.n_rows))
+
+    def _indices_of(self, rows: slice) -> RowIndices:
+        """Return where some rows lie among the given ones."""
+        return np.arange(*rows.indices(self.n_rows)) if self.indices is None else self.indices[rows]
+
+    def _mapped(self, first: int, last: int) -> Iterator[Block]:
+        """Yield blocks of mapped rows, to be used before the next one is asked for."""
+        with nullcontext() if self.small else borrowed(self.block_rows * (self.dim + 1)) as buffer:
+            for index in range(first, last):
+                rows = self._span((index, index + 1))
+                block, weights = self._cached_blocks()[index] if self.small else self._map(rows, buffer)
+                if self._given_weights is not None:
+                    weights = self._without_ignored(self._given_weights, rows)
+                yield block, self.targets[rows], weights
+
+    def _cached_blocks(self) -> list[tuple[Array, Array]]:
+        if self._cached is None:
+            with self._caching:
+                if self._cached is None:
+                    spans_of_blocks = ((index, index + 1) for index in range(self._blocks))
+                    self._cached = [self._map(self._span(span)) for span in spans_of_blocks]
+        return self._cached
+
+    @cached_property
+    def _by_columns(self) -> bool:
+        """Whether the given rows lie in memory column by column."""
+        return abs(self._raw.strides[0]) < abs(self._raw.strides[1])
+
+    def _map(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
+        """Return some mapped rows and the weights of the row map, in this buffer or in a new array."""
+        from dpconvex.engine.dense_kernels import map_rows
+
+        count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)
+        size = count * self.dim
+        buffer = np.empty(size + count) if buffer is None else buffer
+        block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
+        shorten = self.row_map.influence == "shorten"
+        map_rows(
+            self._raw.T if self._by_columns else self._raw,
+            self._indices_of(rows),
+            *self.bounds_and_scales,
+            lead,
+            self.row_map.row_norm if shorten or not self.own_weights else math.inf,
+            shorten,
+            self._by_columns,
+            block,
+            weights,
+        )
+        if self.ignored is not None:
+            ignored = self.ignored[rows]
+            block[ignored, lead:] = 0.0
+            weights[ignored] = 0.0
+        return block, weights

@@ -1,0 +1,409 @@
+"""Compiled kernels on rows of which only the non-zeros are stored.
+
+A mapped row is ``x = f (base + scale * c)``: ``c = clip(value) - clip(0)`` is 0 wherever nothing is stored
+(`nonzero_offsets`), ``base`` is what the public map makes of a zero (0 in columns whose bounds contain it), and f
+shortens the row (0 for ignored ones). Neither base nor f is ever multiplied out: base enters margins as one number and
+sums as one multiple of it.
+
+Sums over rows keep what their additions round away (Knuth), so what a record contributes is what is added, and no
+number of rows makes the rounding of others matter. Imported lazily, because importing numba takes half a second.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.dense_kernels import clip_value, product_error
+from dpconvex.engine.rows import RowIndices
+from dpconvex.types import Array
+
+Columns = npt.NDArray[np.uint32]  # unsigned: numba would ask of others whether they count from the end
+Values = npt.NDArray[Any]
+
+_TILE = 256  # rows whose products are added column by column
+_FAST = {"reassoc", "contract"}
+_UNIT = 2.3e-16
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _first_of(indptr: RowIndices, row: int) -> Any:
+    """Return where a row begins among the stored values, unsigned."""
+    return np.uint64(indptr[row])
+
+
+@numba.njit(nogil=True, cache=True)
+def is_canonical(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int) -> bool:
+    """Return whether every row holds columns in increasing order, all of them there, and all rows what is stored."""
+    if indptr.size == 0 or indptr[0] != 0 or indptr[indptr.size - 1] != stored:
+        return False
+    if columns.size != stored:
+        return False
+    for i in range(indptr.size - 1):
+        if indptr[i + 1] < indptr[i] or indptr[i + 1] > stored:
+            return False
+        before = -1
+        for k in range(indptr[i], indptr[i + 1]):
+            if columns[k] <= before or columns[k] >= width:
+                return False
+            before = columns[k]
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def all_offsets_equal(columns: Columns, values: Values, low: Array, high: Array, zero: Array) -> bool:
+    """Return whether ``clip(value) - clip(0)`` is the value for everything that is stored."""
+    for k in range(values.size):
+        j = columns[k]
+        if clip_value(np.float64(values[k]), low[j], high[j]) - zero[j] != values[k]:
+            return False
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def nonzero_offsets(columns: Columns, values: Values, low: Array, high: Array, zero: Array, out: Array) -> None:
+    """``out = clip(value) - clip(0)`` for everything that is stored; a missing value falls on the lower bound."""
+    for k in range(values.size):
+        j = columns[k]
+        out[k] = clip_value(np.float64(values[k]), low[j], high[j]) - zero[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_dense(
+    indptr: RowIndices,
+    columns: Columns,
+    values: Values,
+    indices: RowIndices,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    base: Array,
+    factors: Array,
+    lead: int,
+    out: Array,
+) -> None:
+    """Write mapped rows with all their zeros into a block."""
+    for i in range(indices.size):
+        target = out[i]
+        target[:lead] = 1.0
+        if base.size:
+            for j in range(base.size):
+                target[lead + j] = base[j]
+        else:
+            target[lead:] = 0.0
+        for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
+            j = columns[k]
+            target[lead + j] = (clip_value(np.float64(values[k]), low[j], high[j]) - shift[j]) * scale[j]
+        if factors.size:
+            for j in range(lead, target.size):
+                target[j] *= factors[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_nonzero_octaves(
+    indptr: RowIndices,
+    columns: Columns,
+    values: Values,
+    indices: RowIndices,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    factors: Array,
+    max_octave: int,
+    counts: Array,
+) -> None:
+    """Count the octaves of stored values, as `dpconvex.engine.dense_kernels.count_octaves` counts those of all.
+
+    Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
+    """
+    most = (counts.shape[1] - 1) // 2
+    one = np.zeros(1)
+    bits = one.view(np.int64)
+    octave = most
+    for i in range(indices.size):
+        if factors.size and factors[i] == 0.0:
+            continue
+        for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
+            j = columns[k]
+            mapped = (clip_value(np.float64(values[k]), low[j], high[j]) - shift[j]) * scale[j]
+            if mapped != one[0]:  # most often it is the one before
+                one[0] = mapped
+                away = most - 1022 - max_octave + ((bits[0] >> 52) & 0x7FF)
+                away = min(max(away, 0), most)
+                octave = most - away if bits[0] < 0 else most + away
+            counts[j, octave] += 1.0
+
+
+# Kernels from here on take offsets c in place of stored values.
+
+
+@numba.njit(nogil=True, cache=True)
+def nonzero_margins(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scaled: Array,
+    start: float,
+    rest: float,
+    margins: Array,
+) -> None:
+    """``margins[i] = start + rest + sum of c scaled`` over the stored values of a row.
+
+    ``start + rest`` is the margin of a row of zeros, all of which a row's own part may cancel. Products and additions
+    keep their errors (Dekker, Knuth), so a margin is right to its own last digits, whatever the other rows are.
+    """
+    for i in range(indices.size):
+        total, error = start, rest
+        for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
+            a, b = np.float64(offsets[k]), scaled[columns[k]]
+            product = a * b
+            added = total + product
+            back = added - total
+            error += ((total - (added - back)) + (product - back)) + product_error(a, b, product)
+            total = added
+        margins[i] = total + error
+
+
+@numba.njit(nogil=True, cache=True)
+def combine_nonzeros(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    multiples: Array,
+    totals: Array,
+    errors: Array,
+) -> None:
+    """Add ``multiples_i c_ij`` to the unevaluated sums ``totals_j + errors_j``."""
+    for i in range(indices.size):
+        multiple = multiples[i]
+        for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
+            j = columns[k]
+            term = multiple * np.float64(offsets[k])
+            total = totals[j]
+            added = total + term
+            back = added - total
+            errors[j] += (total - (added - back)) + (term - back)
+            totals[j] = added
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def _squared_norm(
+    indptr: RowIndices, columns: Columns, offsets: Values, row: int, scale: Array, squares: Array, base: Array
+) -> tuple[float, float]:
+    """Return ``sum_j squares_j (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of."""
+    total = size = 0.0
+    for k in range(_first_of(indptr, row), _first_of(indptr, row + 1)):
+        j = columns[k]
+        d = np.float64(offsets[k]) * scale[j]
+        if base.size:
+            total += squares[j] * d * (2.0 * base[j] + d)
+            size += squares[j] * (d * d + base[j] * base[j])
+        else:
+            total += squares[j] * d * d
+    return total, size if base.size else total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def shortening_factors(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scale: Array,
+    base: Array,
+    base_square: float,
+    row_norm: float,
+    factors: Array,
+) -> None:
+    """``factors[i] = min(1, row_norm / ||x_i||)``, the norm raised by a bound of what rounding took."""
+    ones = np.ones(scale.size)
+    for i in range(indices.size):
+        total, size = _squared_norm(indptr, columns, offsets, indices[i], scale, ones, base)
+        stored = indptr[indices[i] + 1] - indptr[indices[i]]
+        square, size = base_square + total, base_square + size
+        norm = math.sqrt(square + size * (3.0 * stored + 8.0) * _UNIT) * (1.0 + 4 * _UNIT)
+        factors[i] = row_norm / norm if norm > row_norm else 1.0
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def diagonal_lengths(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scale: Array,
+    squares: Array,
+    base: Array,
+    start: float,
+    rounding: float,
+    lengths: Array,
+) -> None:
+    """``lengths_i >= sqrt(start + sum_j squares_j (x_j^2 - base_j^2))``, where `start` is what a row of zeros has."""
+    for i in range(indices.size):
+        total, size = _squared_norm(indptr, columns, offsets, indices[i], scale, squares, base)
+        bound = (start + total) + 3.0 * rounding * (start + size)
+        lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
+
+
+@numba.njit(nogil=True, cache=True)
+def _tile_by_columns(
+    indptr: RowIndices, columns: Columns, offsets: Values, indices: RowIndices, scale: Array, begins: RowIndices
+) -> tuple[Columns, Array, Columns, Columns, Any]:
+    """Turn a tile of rows into columns: all that belongs to one of them then needs one row of a matrix, in the cache.
+
+    Returns columns and mapped values of the rows one after the other, each with its constant in front; for every column
+    in turn, up to ``begins[j]``, where the rows begin that hold it, and where they hold it; and how many numbers.
+    """
+    stored = indices.size
+    for i in range(indices.size):
+        stored += indptr[indices[i] + 1] - indptr[indices[i]]
+    where, moved = np.empty(stored, dtype=np.uint32), np.empty(stored)
+    heads, by_column = np.empty(stored, dtype=np.uint32), np.empty(stored, dtype=np.uint32)
+    begins[:] = 0
+    at = np.uint64(0)
+    for i in range(indices.size):
+        where[at], moved[at] = 0, 1.0
+        begins[1] += 1
+        at += np.uint64(1)
+        for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
+            j = columns[k]
+            where[at], moved[at] = j + 1, np.float64(offsets[k]) * scale[j]
+            begins[j + 2] += 1
+            at += np.uint64(1)
+    for j in range(1, begins.size):
+        begins[j] += begins[j - 1]
+    head = np.uint32(0)
+    for k in range(at):
+        if where[k] == 0:
+            head = np.uint32(k)
+        position = np.uint64(begins[where[k]])
+        begins[where[k]] += 1
+        heads[position], by_column[position] = head, np.uint32(k)
+    return where, moved, heads, by_column, at
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def quadratic_lengths(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scale: Array,
+    square: Array,
+    norms: Array,
+    rounding: float,
+    lengths: Array,
+) -> None:
+    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms of M's columns.
+
+    ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| norms_j)^2``: that is added.
+    """
+    width = square.shape[0]
+    begins = np.empty(width + 1, dtype=np.int64)
+    for start in range(0, indices.size, _TILE):
+        stop = min(start + _TILE, indices.size)
+        where, moved, heads, by_column, at = _tile_by_columns(
+            indptr, columns, offsets, indices[start:stop], scale, begins
+        )
+        row_of = np.empty(at, dtype=np.uint32)
+        totals, sizes = np.zeros(stop - start), np.zeros(stop - start)
+        i = 0
+        for k in range(at):
+            i += where[k] == 0
+            row_of[k] = i - 1
+            sizes[i - 1] += abs(moved[k]) * norms[where[k]]
+        before = np.uint64(0)
+        for j in range(width):
+            after = np.uint64(begins[j])
+            row = square[j]
+            for position in range(before, after):
+                last = np.uint64(by_column[position])
+                part = 0.5 * row[j] * moved[last]
+                for k in range(np.uint64(heads[position]), last):
+                    part += row[where[k]] * moved[k]
+                totals[row_of[last]] += 2.0 * moved[last] * part
+            before = after
+        for i in range(stop - start):
+            bound = totals[i] + rounding * sizes[i] * sizes[i]
+            lengths[start + i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
+
+
+@numba.njit(nogil=True, cache=True)
+def nonzero_moments(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scale: Array,
+    factors: Array,
+    totals: Array,
+    errors: Array,
+) -> None:
+    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
+
+    Every product is a number of its record alone, and its rounding is no other record's.
+    """
+    width = totals.shape[0]
+    begins = np.empty(width + 1, dtype=np.int64)
+    for start in range(0, indices.size, _TILE):
+        stop = min(start + _TILE, indices.size)
+        where, moved, heads, by_column, at = _tile_by_columns(
+            indptr, columns, offsets, indices[start:stop], scale, begins
+        )
+        i = start - 1
+        for k in range(at):
+            i += where[k] == 0
+            moved[k] *= factors[i]
+        before = np.uint64(0)
+        for j in range(width):
+            after = np.uint64(begins[j])
+            row, lost = totals[j], errors[j]
+            for position in range(before, after):
+                last = np.uint64(by_column[position])
+                a = moved[last]
+                for k in range(np.uint64(heads[position]), last + np.uint64(1)):
+                    m = where[k]
+                    term = a * moved[k]
+                    total = row[m]
+                    added = total + term
+                    back = added - total
+                    lost[m] += (total - (added - back)) + (term - back)
+                    row[m] = added
+            before = after
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def nonzero_gram(
+    indptr: RowIndices,
+    columns: Columns,
+    offsets: Values,
+    indices: RowIndices,
+    scale: Array,
+    factors: Array,
+    multiples: Array,
+    totals: Array,
+) -> None:
+    """Add ``m_i a a^T`` with ``a = (1, f_i, f_i d)``, on and below the diagonal."""
+    moved, where = np.empty(totals.shape[0]), np.empty(totals.shape[0], dtype=np.uint64)
+    where[0], where[1] = 0, 1
+    for i in range(indices.size):
+        factor = factors[i] if factors.size else 1.0
+        first = _first_of(indptr, indices[i])
+        count = _first_of(indptr, indices[i] + 1) - first
+        moved[0], moved[1] = 1.0, factor
+        for k in range(count):
+            j = columns[first + k]
+            moved[k + np.uint64(2)] = factor * (np.float64(offsets[first + k]) * scale[j])
+            where[k + np.uint64(2)] = j + 2
+        for k in range(count + np.uint64(2)):
+            row, a = totals[where[k]], multiples[i] * moved[k]
+            for other in range(k + np.uint64(1)):
+                row[where[other]] += a * moved[other]

@@ -1,0 +1,317 @@
+"""Private models: the behaviour of every estimator, and the one path from data to a release.
+
+A fit reads data, plans once from public facts, charges the ledger, and lets the mechanism release. It either succeeds
+or leaves no trace on the model.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import MOST_FEATURES, check_count
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.engine import EngineError, RowMap
+from dpconvex.engine.row_weights import RowWeights
+from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import PrivacyUnit, read_row_weights, split_people
+from dpconvex.inputs.settings import (
+    INVALID_ROWS,
+    ignores_invalid,
+    noise_source,
+    optional_positive,
+    resolve_guarantee,
+    resolve_samples,
+)
+from dpconvex.mechanisms import NoisyGradientDescent
+from dpconvex.mechanisms.mechanism import Mechanism, Plan
+from dpconvex.objectives.objective import Objective
+from dpconvex.planning.cost_warning import warn_of_cost
+from dpconvex.privacy.bounds import RECORD, Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.noise.gate import Seed
+from dpconvex.privacy.pipeline_certificates import PreprocessingCertificate
+from dpconvex.types import Array
+
+if TYPE_CHECKING:
+    from dpconvex.reports.summary import Summary
+
+# By name, a setting as a certificate states it and as the estimator's parameters give it.
+StatedSettings = dict[str, tuple[object, object]]
+AnyBounds = TypeVar("AnyBounds", bound=Bounds)
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """The checked public settings of a fit.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        Budget.
+    n_samples : int
+        Public number of records.
+    parameters : dict
+        Settings that the certificate states.
+    records : PrivacyUnit
+        Number and kind of the records.
+    ignored_rows : bool
+        Whether invalid rows are ignored.
+    mapping : RowMap or None
+        Mapping of rows to their bounds; records that are matrices have none.
+    target_shift, target_scale : float
+        Targets are mapped to ``(y - target_shift) * target_scale``.
+    """
+
+    guarantee: Guarantee
+    n_samples: int
+    parameters: Facts
+    records: PrivacyUnit
+    ignored_rows: bool = False
+    mapping: RowMap | None = None
+    target_shift: float = 0.0
+    target_scale: float = 1.0
+
+    @property
+    def row_map(self) -> RowMap:
+        """The mapping of rows of a linear model."""
+        assert self.mapping is not None, "records are rows"
+        return self.mapping
+
+    def bounds_of(self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object) -> AnyBounds:
+        """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
+        row_map = self.row_map
+        longest = row_map.max_norm
+        return kind(
+            n_samples=self.n_samples,
+            n_features=row_map.n_features,
+            loss=loss,
+            row_norm=row_map.row_norm,
+            max_norm=longest if math.isfinite(longest) else row_map.row_norm,  # rows are shortened to the latter
+            fit_intercept=row_map.fit_intercept,
+            neighbors=neighbors,
+            **self.records.facts(),
+            **own,
+        )
+
+    def linear_bounds(self, loss: RecordLoss, neighbors: str, alpha: float = 0.0) -> LinearBounds:
+        """Return the bounds of a linear model with this loss and penalty."""
+        return self.bounds_of(LinearBounds, loss, neighbors, alpha=alpha, ignored_rows=self.ignored_rows)
+
+
+def release(
+    plan: Plan, objectives: Sequence[Objective], model: PrivateModel
+) -> tuple[list[NDArray[np.float64]], Facts]:
+    """Return the private coefficients of each problem, in mapped units, and a record of further releases.
+
+    The rows of ``objectives`` have passed all checks: from here on nothing depends on data but through noise. The
+    model's ledger is charged once, before noise is drawn.
+    """
+    certificate, owner = plan.certificate, type(model).__name__
+    noise = noise_source(model, certificate)
+    if model.verbose:
+        print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
+    warn_of_cost(certificate)  # first: where warnings are errors, nothing is charged for a fit that does not run
+    charge(model.ledger, certificate, f"{owner}.fit")
+    bound = certificate.parameters["coef_bound"]
+    found, records = [], []
+    for objective in objectives:
+        record: Facts = {}
+        with without_warnings(), _spent():
+            theta = plan.mechanism.release(objective, certificate, noise, record)
+        if bound is not None:  # a projection of what was released: no privacy cost
+            for each in theta if theta.ndim > 1 else [theta]:
+                each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
+        found.append(theta)
+        records.append(record)
+    return found, records[0] if len(records) == 1 else {"problems": records}
+
+
+def charge(
+    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate | EvaluationCertificate, description: str
+) -> None:
+    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
+    if ledger is not None:
+        ledger.charge(
+            certificate.guarantee,
+            mu=certificate.gaussian_mu(),
+            mechanism=certificate.mechanism,
+            description=description,
+            neighbors=certificate.neighbors,
+            unit=getattr(certificate, "unit", RECORD),
+        )
+
+
+_SPENT = "The budget of this fit is spent: it was charged before noise was drawn, and another fit costs as much again."
+
+
+@contextmanager
+def _spent() -> Iterator[None]:
+    """Say with every error that the budget is gone."""
+    try:
+        yield
+    except EngineError as error:
+        raise type(error)(f"{error} {_SPENT}") from None
+    except BaseException as error:  # whoever interrupts a fit should know it, too
+        error.add_note(_SPENT)
+        raise
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Say nothing about numbers: whether one overflows, vanishes or is odd depends on the data."""
+    # In the threads of a pool numpy's own setting does not hold, but filters of warnings do.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def unchanged_on_failure(model: object) -> Iterator[None]:
+    """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
+
+
+@estimator
+class PrivateModel(BaseEstimator):
+    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``), minimise and store."""
+
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    neighbors: str = "replace_one"
+    nominal_samples: int | None = None
+    alpha: float | None = None
+    coef_bound: float | None = None
+    mechanism: str | Mechanism = "auto"
+    invalid_rows: str = "error"
+    sampler: str = "auto"
+    ledger: Ledger | None = None
+    random_state: Seed = None
+    verbose: int = 0
+
+    certificate_: Certificate = field(init=False)
+    released_: Facts = field(init=False)
+    n_features_in_: int = field(init=False)
+
+    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
+        """Check the settings that every estimator has; raises before data are read or budget is spent."""
+        owner = type(self).__name__
+        check_count("n_samples", f"{owner}.certify", records.count)
+        check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise TypeError(
+                f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(self.ledger).__name__} "
+                "instead. Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
+            )
+        ignored = ignores_invalid(self)
+        return PublicFacts(
+            guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
+            n_samples=resolve_samples(self.neighbors, self.nominal_samples, records.count, owner),
+            parameters={
+                "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+                "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
+            },
+            records=records,
+            ignored_rows=ignored,
+        )
+
+    def _certified_plan(
+        self, facts: PublicFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts, row_map: RowMap | None = None
+    ) -> Plan:
+        """Return the plan of a mechanism with these bounds and parameters; descents map rows in their own way."""
+        stated = {**facts.parameters, **parameters}
+        certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
+        row_map = row_map or facts.mapping
+        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping:
+            row_map = mechanism.mapped(facts.row_map)
+        return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
+
+    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        """Return checked data, the target of each problem, and the shape that `_plan` takes."""
+        raise AttributeError(f"{type(self).__name__} does not say how to read data.")
+
+    def _plan(self, *shape: Any) -> Plan:
+        """Decide from public facts alone which mechanism runs, with which parameters and noise."""
+        raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
+
+    def _objectives(
+        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+    ) -> Sequence[Objective]:
+        """Return the functions of theta whose minimisers are released privately."""
+        raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
+
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+        """Keep the released coefficients of each problem, in the user's units."""
+        raise AttributeError(f"{type(self).__name__} does not say what it keeps.")
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        """Return the lines of a summary that are this estimator's own."""
+        return []
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        """Return this estimator's own settings, by name, as a certificate states them and as they should be."""
+        return {}
+
+    def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
+        """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
+        if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
+            del self.schema_
+        X, groups = split_people(X, groups)
+        with without_warnings() if ignores_invalid(self) else nullcontext():
+            X, targets, (_, *shape) = self._read(X, y)
+        # Numbers count where they are public, and no rows at all are as good as one.
+        unit, weights = read_row_weights(self, X, sample_weight, groups)
+        plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
+        with without_warnings():
+            objectives = self._objectives(X, targets, plan, weights)
+        del targets  # the rows have their own, mapped
+        coefficients, self.released_ = release(plan, objectives, self)
+        self.certificate_ = plan.certificate
+        self._store(coefficients, plan)
+
+    def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
+        with unchanged_on_failure(self):
+            self._release(X, y, sample_weight, groups)
+        return self
+
+    def summary(self) -> Summary:
+        """Return a table for people: what was fitted, what it guarantees, what came out."""
+        from dpconvex.reports.summary import Summary, summary_text  # words are loaded when asked for
+
+        check_is_fitted(self)
+        return Summary(summary_text(self))
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows: a card once there is something to show."""
+        if not hasattr(self, "certificate_"):
+            return str(super()._html_repr())
+        from dpconvex.reports.summary import model_card
+
+        return model_card(self)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags

@@ -1,0 +1,587 @@
+"""Estimators of structured losses, of whole residual vectors: a record is a matrix and a vector of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, field, replace
+from typing import ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import check_count
+from dpconvex.engine.dask.partitions import loosen
+from dpconvex.engine.row_weights import RowWeights
+from dpconvex.estimators.linear import finite_predictions
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
+from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
+from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
+from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
+from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.objectives.objective import Objective
+from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.planning.mechanism_choice import Request, choose_structured_mechanism
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
+from dpconvex.types import Array
+
+_BLOCK = 10_000  # records whose values are looked at together
+
+
+@estimator
+class StructuredModel(PrivateModel):
+    """Base of the estimators of this module; subclasses give the loss (``_loss``)."""
+
+    #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
+    takes_matrices: ClassVar[bool] = True
+
+    _: KW_ONLY
+    bandwidth: float | None = None
+    kernel: str | Kernel = "gaussian"
+
+    coef_: Array = field(init=False)
+
+    def _loss(self, outputs: int) -> VectorLoss:
+        raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
+
+    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
+        owner = type(self).__name__
+        norm = optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
+        if norm is None:
+            raise ValueError(
+                f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
+            )
+        facts = super()._public_facts(records, n_features)
+        return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        owner, loss = type(self).__name__, certificate.bounds.loss
+        expected = self._loss(loss.outputs)
+        smooth = hasattr(loss, "kernel")
+        if smooth:
+            expected = convolve_vector(expected, self._kernel(loss.outputs), loss.bandwidth)
+        stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        if bandwidth is not None:
+            stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
+        return stated
+
+    def _kernel(self, outputs: int) -> Kernel:
+        """Return the kernel that a name or object stands for; by name, the exponential one is that of m dimensions."""
+        if isinstance(self.kernel, str) and self.kernel == "exponential":
+            loss = self._loss(outputs)
+            return ExponentialKernel(loss.outputs - (loss.link is not None))
+        return resolve_kernel(self.kernel, type(self).__name__)
+
+    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int) -> StructuredBounds:
+        """Return the public facts of a fit, with the kinked loss."""
+        return StructuredBounds(
+            n_samples=facts.n_samples,
+            n_features=int(n_features),
+            loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
+            operator_norm=facts.parameters["operator_norm"],
+            neighbors=self.neighbors,
+        )
+
+    def _plan(self, records: PrivacyUnit, n_features: int, n_outputs: int) -> Plan:
+        owner = type(self).__name__
+        facts = self._public_facts(records, n_features)
+        alpha, bandwidth = (optional_positive(name, getattr(self, name), owner) for name in ("alpha", "bandwidth"))
+        bounds = self._bounds(facts, n_features, n_outputs)
+        request = Request(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
+        chosen = choose_structured_mechanism(self.mechanism, request, owner)
+        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, chosen.parameters)
+
+    def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
+        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
+
+        Parameters
+        ----------
+        n_samples, n_features, n_outputs : int
+            Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of rows of a record.
+        """
+        return self._plan(PrivacyUnit(n_samples), n_features, n_outputs).certificate
+
+    def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
+        """Fit privately.
+
+        Parameters
+        ----------
+        A : array of shape (n_samples, n_outputs, n_features)
+            Matrices; records of larger norm than ``operator_norm`` are scaled down as a whole.
+        Y : array of shape (n_samples, n_outputs)
+            Targets.
+        """
+        return self._fit(A, Y)
+
+    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        owner, ignored, least = (type(self).__name__, ignores_invalid(self), least_rows(self.neighbors))
+        matrices = read_numbers("A", A, 3, owner, least, finite=not ignored, narrow=True)
+        targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored, narrow=True)
+        if targets.shape != matrices.shape[:2]:
+            raise ValueError(
+                f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
+                f"Got {matrices.shape} and {targets.shape} instead."
+            )
+        n_samples, self.n_outputs_, self.n_features_in_ = matrices.shape
+        if ignored:
+            matrices, targets = without_invalid(matrices, targets)
+        return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
+
+    def _objectives(
+        self, A: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+    ) -> Sequence[Objective]:
+        bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
+        (Y,) = targets
+        records = self._records(cast(Array, A), cast(Array, Y), bounds, limit)
+        return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
+
+    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
+        """Return the records, scaled to the bounds."""
+        link, norms = bounds.loss.link, (bounds.operator_norm, bounds.link_norm)
+        labelled = link is not None and link.kind != "residual"
+        return StructuredRecords(A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled)
+
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+        (self.coef_,) = coefficients
+        self.intercept_ = 0.0
+
+    def predict(self, A: ArrayLike) -> Array:
+        """Return ``A @ coef_``, of shape (n_samples, n_outputs), for matrices of shape (n, n_outputs, n_features)."""
+        return self._predictions(A, 3)
+
+    def _predictions(self, A: ArrayLike, axes: int) -> Array:
+        """Return the products of data with so many axes and the coefficients."""
+        check_is_fitted(self)
+        owner = type(self).__name__
+        matrices = read_numbers("A", A, axes, owner)
+        if matrices.shape[-1] != self.n_features_in_:
+            raise ValueError(
+                f"A has {matrices.shape[-1]} features, but {owner} is expecting {self.n_features_in_} features as "
+                "input."
+            )
+        return finite_predictions(matrices, self.coef_)
+
+    def score(self, A: ArrayLike, Y: ArrayLike) -> float:
+        """Return minus the mean loss: larger is better."""
+        residuals = read_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
+        return -float(self._loss(residuals.shape[1]).value(residuals).mean())
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        bounds, parameters = self.certificate_.bounds, self.certificate_.parameters
+        facts = [("outputs", f"{bounds.loss.outputs} per record"), ("operator norm", f"{bounds.operator_norm:.4g}")]
+        if "bandwidth" in parameters:
+            facts.append(("bandwidth", f"{parameters['bandwidth']:.4g}"))
+        return facts
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _target_limit(certificate: Certificate) -> float:
+    """Return the public bound to which targets are clamped: margins hardly ever come near it.
+
+    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
+    the nominal number, targets are clamped a little early, which costs no privacy.
+    """
+    bounds, terms = certificate.bounds, certificate.noise
+    n = bounds.n_samples
+    if "gradients" in terms:
+        descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
+        longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get("batch_size", n)
+        return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
+    tilt = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
+    return float(bounds.target_reach(tilt))
+
+
+def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
+    """Return records with zeros in place of every one that holds NaN or infinity: their gradient is 0 everywhere."""
+    valid = np.asarray(np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1))
+    return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
+
+
+def read_numbers(
+    name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
+) -> Array:
+    """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
+    shape = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}[axes]
+    problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
+    if issparse(data):
+        raise TypeError(
+            f"{problem} A record is a matrix here, and sparse data was passed. Use "
+            f"{name}.toarray().reshape{shape}, or DPQuantileRegressor for sparse rows."
+        )
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"{problem} Got a masked array instead, whose masked values would be used. Use {name}.filled(value) with a "
+            "public value."
+        )
+    try:
+        kind = np.asarray(data)
+        if not finite:
+            kind = loosen(kind)
+        if kind.dtype.kind not in "fiub":
+            raise TypeError(problem)
+        with np.errstate(all="ignore"):
+            as_it_is = narrow and kind.dtype == np.float32
+            array = kind if as_it_is else np.asarray(kind, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{problem} Got another type instead.") from None
+    if array.ndim != axes or 0 in array.shape[1:] or len(array) < least:
+        raise ValueError(f"{problem} Got shape {array.shape} instead.")
+    blocks = (array[start : start + _BLOCK] for start in range(0, len(array), _BLOCK))
+    if finite and not all(np.isfinite(block).all() for block in blocks):
+        raise ValueError(f"{problem} Got NaN or infinity instead.")
+    return array
+
+
+@estimator
+class DPMedian(StructuredModel):
+    r"""Coefficients of several outputs at once, by least absolute deviations, under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + (alpha/2) ||theta||^2``, smoothed by convolution where
+    the mechanism needs that. A record is scaled as a whole by ``min(1, operator_norm / ||A||)``, which weights it and
+    leaves the meaning of theta as it is.
+
+    Parameters
+    ----------
+    operator_norm : float, default=1.0
+        Bound on the spectral norm of a record's matrix; longer records count with a smaller
+        weight. A value at or below the usual norm is best: noise is proportional to it. Defaults are made for
+        coefficients of order 1.
+    alpha, bandwidth : float, optional
+        Penalty, and smoothing bandwidth in units of scaled residuals. By default those with the smallest predicted
+        risk, from public facts.
+    kernel : str or Kernel, default="gaussian"
+        Smoothing kernel.
+    mechanism : {"auto", "objective", "gradient"} or Mechanism
+        How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients.
+
+    Notes
+    -----
+    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
+
+    Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
+
+    Examples
+    --------
+    >>> from dpconvex import DPMedian
+    >>> certificate = DPMedian(operator_norm=4.0).certify(1000, n_features=5, n_outputs=3)
+    >>> certificate.guarantee, certificate.bounds.rank
+    (ApproxDP(epsilon=1.0, delta=1e-06), 3)
+    >>> certificate.verify()
+    """
+
+    operator_norm: float = 1.0
+
+    def _loss(self, outputs: int) -> VectorLoss:
+        return L1Norm(outputs)
+
+
+@estimator
+class DPPiecewiseLinear(StructuredModel):
+    r"""Coefficients that minimise a maximum of affine functions of the residuals, under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i max_p (<a_p, Y_i - A_i theta> + b_p) + (alpha/2) ||theta||^2``, smoothed by
+    convolution where the mechanism needs that.
+
+    Parameters
+    ----------
+    slopes : array of shape (P, n_outputs), optional
+        The vectors a_p; by default plus and minus the unit vectors: the largest absolute residual.
+    offsets : array of shape (P,), optional
+        The numbers b_p; 0 by default.
+    operator_norm : float, default=1.0
+        Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
+    alpha, bandwidth, kernel, mechanism
+        As for :class:`DPMedian`.
+
+    Attributes
+    ----------
+    coef_, certificate_, released_
+        As for :class:`DPMedian`.
+
+    Notes
+    -----
+    Privacy: as for :class:`DPMedian`.
+
+    Examples
+    --------
+    >>> from dpconvex import DPPiecewiseLinear
+    >>> model = DPPiecewiseLinear([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0.0, 0.0, 0.0])
+    >>> round(model.certify(1000, n_features=5, n_outputs=2).bounds.lipschitz, 6)
+    1.414214
+    """
+
+    slopes: ArrayLike | None = None
+    offsets: ArrayLike | None = None
+    operator_norm: float = 1.0
+
+    def _loss(self, outputs: int) -> VectorLoss:
+        slopes = self.slopes
+        if slopes is None:
+            slopes = np.concatenate([np.eye(outputs), -np.eye(outputs)])
+        loss = PiecewiseLinear(slopes, self.offsets)  # type: ignore[arg-type]
+        if loss.outputs != outputs:
+            raise ValueError(
+                f"The 'slopes' parameter of {type(self).__name__} must be vectors of length {outputs}, one entry per "
+                f"output. Got length {loss.outputs} instead."
+            )
+        return loss
+
+
+LINKS = {"logistic": Logistic(), "huber": Huber(1.0)}
+
+
+@estimator
+class DPL1Link(StructuredModel):
+    r"""Coefficients that minimise ``||A theta||_1 + h(z^T theta)``, under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + h(y_i, z_i . theta) + (alpha/2) ||theta||^2``, the norm
+    smoothed by convolution. With a public ``matrix`` in place of the A_i it is a generalised linear model with the
+    penalty ``||matrix theta||_1``, and the penalty costs no noise.
+
+    Parameters
+    ----------
+    link : {"logistic", "huber"} or loss, default="logistic"
+        The function h: a smooth pointwise loss of bounded slope, of ``y - z . theta`` or, for margin losses, of
+        ``y (z . theta)`` with labels -1 and +1.
+    matrix : float or array of shape (m, n_features), optional
+        PUBLIC matrix of the norm; a number stands for that multiple of the identity. Then ``fit(X, y)`` takes rows and
+        targets. Without it ``fit(A, Y)`` takes the A_i with z_i as the last row, and their targets.
+    operator_norm : float, default=1.0
+        Bound on the spectral norm of A_i; longer ones are scaled down as a whole. Not used with ``matrix``.
+    link_norm : float, default=1.0
+        Bound on the norm of z; longer rows are scaled down, with the target of a residual link.
+    alpha, bandwidth, kernel, mechanism
+        As for :class:`DPMedian`; the bandwidth is in units of ``A theta``.
+
+    Attributes
+    ----------
+    coef_, certificate_, released_
+        As for :class:`DPMedian`.
+
+    Notes
+    -----
+    There is no intercept: give a constant column. Labels beyond -1 and +1 are clipped.
+
+    Privacy: public are the shape of the data (a nominal number of records under add-or-remove-one), ``matrix`` and all
+    parameters. A shared matrix is offered under replace-one, where its term is the same for neighbours and cancels
+    (:class:`~dpconvex.privacy.bounds.structured.StructuredBounds`).
+
+    Examples
+    --------
+    >>> from dpconvex import DPL1Link
+    >>> certificate = DPL1Link(matrix=0.01).certify(1000, n_features=5)
+    >>> certificate.bounds.rank, certificate.bounds.lipschitz
+    (1, 1.0)
+    >>> certificate.verify()
+    """
+
+    link: str | PointwiseLoss = "logistic"
+    matrix: float | ArrayLike | None = None
+    operator_norm: float = 1.0
+    link_norm: float = 1.0
+
+    def _link(self) -> PointwiseLoss:
+        if isinstance(self.link, PointwiseLoss):
+            return self.link
+        if isinstance(self.link, str) and self.link in LINKS:
+            return LINKS[self.link]
+        raise ValueError(
+            f"The 'link' parameter of {type(self).__name__} must be one of {list(LINKS)} or a smooth pointwise loss. "
+            f"Got {self.link!r} instead."
+        )
+
+    def _shared(self, n_features: int) -> Array | None:
+        """Return the public matrix, checked."""
+        if self.matrix is None:
+            return None
+        try:
+            matrix = np.array(self.matrix, dtype=np.float64)
+        except (TypeError, ValueError):
+            matrix = np.array(np.nan)
+        if matrix.ndim == 0:
+            matrix = float(matrix) * np.eye(n_features)
+        if matrix.ndim != 2 or matrix.shape[1] != n_features or not np.isfinite(matrix).all() or not matrix.any():
+            raise ValueError(
+                f"The 'matrix' parameter of {type(self).__name__} must be None, a number other than 0, or finite "
+                f"numbers of shape (m, {n_features}). Got another shape or value instead."
+            )
+        return matrix
+
+    def _loss(self, outputs: int) -> VectorLoss:
+        if outputs < 2:
+            raise ValueError(
+                f"The records of {type(self).__name__} must have at least two rows: those of the norm, and that of the "
+                f"link. Got {outputs} instead. Give 'matrix' for a penalty that all records share."
+            )
+        return L1WithLink(outputs - 1, self._link())
+
+    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int) -> StructuredBounds:
+        norm, shared = optional_positive("link_norm", self.link_norm, type(self).__name__), self._shared(n_features)
+        bounds = super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1)
+        return replace(bounds, link_norm=1.0 if norm is None else norm, shared=_as_tuples(shared))
+
+    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
+        facts, shared = super()._public_facts(records, n_features), self._shared(n_features)
+        if shared is None:
+            return facts
+        norm = float(np.linalg.norm(shared, 2)) * (1 + 1e-12)
+        return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
+
+    def _kernel(self, outputs: int) -> Kernel:
+        return super()._kernel(max(2, outputs))
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        stated = super()._stated(certificate, facts)
+        bounds = certificate.bounds
+        stated["shared matrix"] = (bounds.shared, _as_tuples(self._shared(bounds.n_features)))
+        stated["operator_norm"] = (bounds.operator_norm, facts.parameters["operator_norm"])
+        stated["link_norm"] = (bounds.link_norm, self.link_norm)
+        return stated
+
+    def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
+        """Fit privately.
+
+        Parameters
+        ----------
+        A : array of shape (n_samples, m + 1, n_features), or (n_samples, n_features) with a shared matrix
+            Matrices, the last row of each being z; or the rows z alone.
+        Y : array of shape (n_samples, m + 1) or (n_samples,)
+            Targets of all rows, or of the link alone; for margin links labels.
+        """
+        return self._fit(A, Y)
+
+    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        owner, ignored = type(self).__name__, ignores_invalid(self)
+        least = least_rows(self.neighbors)
+        if self.matrix is None:
+            return super()._read(A, Y)
+        rows = read_numbers("A", A, 2, owner, least, finite=not ignored, narrow=True)
+        labels = read_numbers("Y", Y, 1, owner, least, finite=not ignored)
+        if len(rows) != len(labels):
+            raise ValueError(
+                f"The A and Y given to {owner} must have shapes (n, d) and (n,). "
+                f"Got {rows.shape} and {labels.shape} instead."
+            )
+        matrices, targets = rows[:, None, :], labels[:, None]
+        if ignored:
+            matrices, targets = without_invalid(matrices, targets)
+        n_samples, self.n_features_in_ = rows.shape
+        shared = self._shared(self.n_features_in_)
+        assert shared is not None, "there is a matrix"
+        self.n_outputs_ = len(shared) + 1
+        shape = (n_samples, self.n_features_in_, self.n_outputs_)
+        return matrices, [targets], shape
+
+    def predict(self, A: ArrayLike) -> Array:
+        """Return ``A @ coef_``: of all rows of a record, or with a shared matrix of the row alone."""
+        return self._predictions(A, 3 if self.matrix is None else 2)
+
+    def score(self, A: ArrayLike, Y: ArrayLike) -> float:
+        """Return minus the mean loss, the shared penalty excluded: larger is better."""
+        check_is_fitted(self)
+        link = self._link()
+        if self.matrix is not None:
+            y = read_numbers("Y", Y, 1, type(self).__name__)
+            return -float(np.mean(link.value(y, self.predict(A))))
+        predicted, Y = self.predict(A), read_numbers("Y", Y, 2, type(self).__name__)
+        norm = np.abs(Y[:, :-1] - predicted[:, :-1]).sum(axis=1)
+        return -float(np.mean(norm + link.value(Y[:, -1], predicted[:, -1])))
+
+
+def _as_tuples(matrix: Array | None) -> tuple[tuple[float, ...], ...] | None:
+    return None if matrix is None else tuple(map(tuple, matrix.tolist()))
+
+
+@estimator
+class DPBowl(StructuredModel):
+    r"""Coefficients that minimise ``(||Y - A theta||_1 - level)^+``, under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i (||Y_i - A_i theta||_1 - level_i)^+ + (alpha/2) ||theta||^2``, smoothed by
+    convolution where the mechanism needs that: residuals within a record's level cost nothing.
+
+    Parameters
+    ----------
+    operator_norm : float, default=1.0
+        Bound on the spectral norm of a record's matrix; longer records are weighted down, their levels too.
+    alpha, bandwidth, kernel, mechanism
+        As for :class:`DPMedian`; smoothing takes at most three outputs and the Gaussian or exponential kernel.
+
+    Attributes
+    ----------
+    coef_, certificate_, released_
+        As for :class:`DPMedian`.
+
+    Notes
+    -----
+    Privacy: as for :class:`DPMedian`; levels are private, a part of the record.
+
+    Examples
+    --------
+    >>> from dpconvex import DPBowl
+    >>> certificate = DPBowl(operator_norm=2.0).certify(1000, n_features=5, n_outputs=2)
+    >>> round(certificate.bounds.lipschitz, 4)
+    2.8284
+    >>> certificate.verify()
+    """
+
+    operator_norm: float = 1.0
+
+    def _loss(self, outputs: int) -> VectorLoss:
+        return Bowl(outputs)
+
+    def fit(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> Self:
+        """Fit privately.
+
+        Parameters
+        ----------
+        A, Y : array of shape (n_samples, n_outputs, n_features), array of shape (n_samples, n_outputs)
+            Matrices and targets.
+        level : float or array of shape (n_samples,), default=0.0
+            Sizes of residuals that cost nothing, a private part of every record.
+        """
+        return self._fit(A, (Y, level))
+
+    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        targets, level = cast(tuple[object, ArrayLike], Y)
+        stack, read, shape = super()._read(A, targets)
+        owner, ignored = type(self).__name__, ignores_invalid(self)
+        if np.ndim(level) == 0:
+            level = np.full(shape[0], level)
+        least = least_rows(self.neighbors)
+        levels = read_numbers("level", level, 1, owner, least, finite=not ignored)
+        if len(levels) != shape[0]:
+            raise ValueError(
+                f"The level given to {owner} must be a number or have one entry per record. Got another length instead."
+            )
+        matrices, stacked = cast(Array, stack), np.column_stack([cast(Array, read[0]), levels])
+        if ignored:
+            matrices, stacked = without_invalid(matrices, stacked)
+        return matrices, [stacked], shape
+
+    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
+        return StructuredRecords(A, Y[:, :-1], bounds.operator_norm, level=Y[:, -1], target_limit=limit)
+
+    def score(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> float:
+        """Return minus the mean loss: larger is better."""
+        residuals = read_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
+        levels = np.broadcast_to(np.asarray(level, dtype=np.float64), len(residuals))
+        return -float(self._loss(residuals.shape[1]).value(residuals, levels).mean())

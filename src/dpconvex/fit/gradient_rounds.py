@@ -1,0 +1,225 @@
+r"""Rounds of noisy gradients, each at the minimiser that all rounds before it expect.
+
+Early rounds divide gradients by the curvature that geometry and location lead to expect. Late rounds, where records are
+many, divide them by a curvature that is released at the same point; their result is combined with that of earlier
+rounds, so that they refine the fit as far as their noise allows. With intervals the late rounds are the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpconvex.core.queries import Factor
+from dpconvex.core.release import PrivateRows
+from dpconvex.fit import constants
+from dpconvex.fit.config import FitConfig, loss_kind
+from dpconvex.fit.covariance import conservative_inverse, denoise_curvature, sandwich_covariance
+from dpconvex.fit.geometry import Frame
+from dpconvex.fit.posterior import (
+    Estimate,
+    LocalLoss,
+    NewtonPoints,
+    deviation_prior,
+    posterior,
+    scale_variances,
+    signal_prior,
+)
+from dpconvex.types import Array
+
+PointMap = Callable[[Array], Array]
+
+
+class Rounds:
+    """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
+
+    def __init__(self, rows: PrivateRows, frame: Frame, config: FitConfig, mass: float) -> None:
+        bounds = rows.bounds
+        self.rows, self.frame, self.config, self.mass = rows, frame, config, mass
+        self.terms, self.lead, self.n = rows.terms, int(bounds.fit_intercept), bounds.n_samples
+        self.kind, self.size = loss_kind(bounds.loss), bounds.dimension
+        self.penalty = bounds.alpha * frame.penalty if bounds.alpha else None
+        self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
+        self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
+
+    def early(
+        self, name: str, loss: LocalLoss, start: Array, lead_variance: float,
+        earlier: tuple[Array, Array, float] | None = None, at: Array | None = None, curvature: PointMap | None = None,
+        centred: PointMap | None = None, mean_gradient: Array | None = None,
+    ) -> Estimate:  # fmt: skip
+        """Release gradients of the term `name`, each at the posterior mean of the minimiser, and return the posterior.
+
+        Parameters
+        ----------
+        start, lead_variance : array and float
+            A constant, to which coefficients are shrunk, and the variance of its intercept.
+        earlier : tuple of found, noise, drift, optional
+            Results of earlier rounds: see :meth:`NewtonPoints.remember`.
+        at : array, optional
+            First point; the start by default.
+        curvature : callable, optional
+            Expected curvature at a point, where it is not that of the loss alone.
+        centred : callable, optional
+            Corrects the intercept of a point.
+        mean_gradient : array, optional
+            A part of every mean gradient that was released before.
+        """
+        frame, config, term = self.frame, self.config, self.terms[name]
+        weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0
+        heights = weight * loss.curvature * self.moments
+        log_curvature_std = np.hypot(constants.LOG_CURVATURE_STD[self.kind], frame.moment_noise_std / self.moments)
+        variances = scale_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
+        prior = signal_prior(self.size - self.lead, self._no_signal)
+        if config.ranking:  # any direction ranks better than none
+            prior[0] = 0.0
+        error = constants.NONQUADRATIC_ERROR[self.kind]
+        points = NewtonPoints(start, heights, log_curvature_std, self.lead, lead_variance, error, variances, prior)
+        phi = start if at is None else at
+        if earlier is not None:
+            points.remember(*earlier, phi)
+        number = term.releases // (config.targets if name == "rough gradients" else config.fits)
+        # Of very large tables, late rounds use all rows; where there are none, the last fine rounds do.
+        last = 0 if name == "rough gradients" or "late gradients" in self.terms else constants.FULL_DATA_ROUNDS
+        for step in range(number):
+            part = config.early_rows if step < number - last else None
+            gradient, std = self._gradient(name, phi, loss, part, mean_gradient)
+            height = np.diag(heights) if curvature is None else curvature(phi)
+            inverse = None if curvature is None else np.asarray(np.linalg.inv(height), np.float64)
+            points.add(phi, gradient, std, inverse)
+            found = points.estimate()
+            mean = found.mean if centred is None else centred(found.mean)
+            phi = self._limited(phi, self._penalised(mean, height), loss.scale)
+        return Estimate(self._penalised(mean, height), found.variance, found.found, found.noise, found.kept_share)
+
+    def _gradient(
+        self, name: str, phi: Array, loss: LocalLoss, part: int | None = None, constant: Array | None = None
+    ) -> tuple[Array, float]:
+        """Return a noisy mean gradient, and the standard deviation of its coordinates."""
+        rows, share = self.rows, 1.0
+        if part is not None:
+            rows, share = self.rows.part(part), part / self.n
+        unit = self.frame.median_row_norm * loss.unit
+        total = rows.slope_sum(name, self.frame.to_rows(phi), loss.slope, self.frame, unit)
+        gradient = total / (self.mass * share)
+        if constant is not None:
+            gradient = gradient + constant
+        noise = self.terms[name].scale * unit / (self.mass * share)
+        # A part of the rows has a sampling error, too.
+        sampling = loss.slope_std * math.sqrt((1 / share - 1) / self.mass)
+        return gradient, math.hypot(noise, sampling)
+
+    def noise(self, name: str) -> float:
+        """Return the root mean square error of predictions from noise of all gradients of a term, per unit of slopes."""
+        term = self.terms[name]
+        std = term.scale * self.frame.median_row_norm / self.mass / math.sqrt(term.releases)
+        return std * math.sqrt(float((1 / self.moments).sum()))
+
+    @property
+    def _no_signal(self) -> float:
+        """Prior probability that the records are too few for any coefficient."""
+        records = self.config.records * self.information
+        size = records * self.size * self.mass / self.n
+        return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
+
+    def _penalised(self, mean: Array, curvature: Array) -> Array:
+        """Return the minimiser of a quadratic function around a mean, plus the penalty."""
+        if self.penalty is None:
+            return mean
+        return np.asarray(np.linalg.solve(curvature + self.penalty, curvature @ mean))
+
+    def _limited(self, phi: Array, wanted: Array, scale: float) -> Array:
+        """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
+        step = wanted - phi
+        length = math.sqrt(float(self.frame.moments @ step**2))
+        return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
+
+    def late(self, before: Estimate, loss: LocalLoss) -> tuple[Array, Array | None]:
+        """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance.
+
+        Newton points are weighted by their noise, that of the curvature, and their distance from the estimate.
+        Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
+        """
+        if "curvature" not in self.terms:
+            return before.mean, None
+        assert loss.factor is not None
+        config, fits, origin = self.config, self.config.fits, before.mean
+        rounds = self.terms["late gradients"].releases // fits
+        every = rounds // (self.terms["curvature"].releases // fits)
+        variances, prior = scale_variances(loss.scale), deviation_prior()
+        phi, taken, points, released, stds = origin, [], [], [], []
+        for step in range(rounds):
+            if step % every == 0:
+                released.append(self._curvature(phi, loss))
+                height, left = self._mean_curvature(released, loss)
+                if self.penalty is not None:
+                    height = height + self.penalty
+                values, vectors = np.linalg.eigh(height)
+                known = np.maximum((vectors**2).T @ before.variance, 0.0)
+            part = config.early_rows if step < rounds // 2 else None
+            gradient, std = self._gradient("late gradients", phi, loss, part)
+            if self.penalty is not None:
+                gradient = gradient + self.penalty @ phi
+            stds.append(std)
+            points.append(phi - vectors @ (vectors.T @ gradient / values))
+            taken.append(phi)
+            estimate, variance = points[-1], known
+            for _ in range(3):  # the weights of points depend on the estimate
+                gaps = (np.array(taken) - estimate) @ vectors
+                gaps = gaps**2 + variance
+                whole = gaps.sum(axis=1, keepdims=True)
+                away = left**2 / 2 * whole / values**2
+                away = away + constants.LATE_NONQUADRATIC_ERROR**2 * (gaps + whole / values.size) / 2
+                weights = 1 / (np.divide.outer(np.array(stds), values) ** 2 + away)
+                total = weights.sum(axis=0)
+                way = (weights * ((np.array(points) - origin) @ vectors)).sum(axis=0) / total
+                if not config.inference:
+                    plain = np.zeros((1, way.size))
+                    way, variance, _, _ = posterior(way[None], 1 / total[None], plain, variances, prior, known)
+                estimate = origin + vectors @ way
+            phi = self._limited(phi, estimate, loss.scale)
+        if not config.inference:
+            return np.asarray(estimate), None
+        last = rounds - every  # the first ones start too far away
+        covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
+        return np.asarray(np.mean(points[-last:], axis=0)), covariance
+
+    def _units(self, loss: LocalLoss) -> tuple[float, float]:
+        """Return the norm that curvature vectors are clipped to, and the unit of the released sum."""
+        length = self.config.late_clip * self.frame.median_row_norm
+        # Where the loss is mostly flat, vectors are shorter, and so is their clip.
+        share = 2 * loss.curvature / loss.steepest * (1 + self.config.records / 1000)
+        share = 1.0 if self.config.inference else min(1.0, share)
+        return length * math.sqrt(share), loss.steepest * length**2 * share
+
+    def _curvature(self, phi: Array, loss: LocalLoss) -> Array:
+        """Release the mean curvature at a point."""
+        radius, unit = self._units(loss)
+        theta, part = (self.frame.to_rows(phi), None if self.config.inference else self.config.early_rows)
+        rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
+        sums = rows.second_moments("curvature", self.frame, radius, loss.factor, theta)
+        return np.asarray(sums * unit / (self.mass * share))
+
+    def _mean_curvature(self, released: list[Array], loss: LocalLoss) -> tuple[Array, float]:
+        """Return the denoised mean of released curvatures, and the noise that is left."""
+        used = released[-2:] if self.config.inference else released
+        part = None if self.config.inference else self.config.early_rows
+        share = 1.0 if part is None else part / self.n
+        noise = self.terms["curvature"].scale * self._units(loss)[1] / (self.mass * share)
+        expected = loss.curvature * np.diag(self.moments)
+        return denoise_curvature(np.mean(used, axis=0), noise / math.sqrt(len(used)), expected)
+
+    def _covariance(self, released: list[Array], phi: Array, loss: LocalLoss, std: float) -> Array:
+        """Return the covariance of the mean of late points, by sampling and noise, in the rows' own coordinates."""
+        noise = self.terms["curvature"].scale * self._units(loss)[1] / self.mass
+        noise /= math.sqrt(len(released))
+        inverse = conservative_inverse(np.mean(released, axis=0), noise, self.frame.moments)
+        length = self.config.late_clip * self.frame.median_row_norm
+        assert loss.slope.loss is not None
+        limited = Factor("slope", loss.slope.loss, weighting="square")
+        theta = self.frame.to_rows(phi)
+        scores = self.rows.second_moments("scores", self.frame, length, limited, theta)
+        scores = scores * (float(loss.slope.loss.lipschitz) * length / self.mass) ** 2
+        matrix = self.frame.matrix
+        return np.asarray(matrix.T @ sandwich_covariance(inverse, scores, std) @ matrix)

@@ -1,0 +1,239 @@
+r"""Posterior law of a minimiser, given noisy gradients.
+
+A noisy gradient g at a point ``p`` of a function of curvature H says that the minimiser is near ``p - g / H``, up to
+noise of known size over H. The curvature is known up to a factor in each coordinate, which is inferred as well: with
+a factor that is too small, later Newton points turn back; with one that is too large, they go on and on. The prior
+of coefficients is a spike at 0 and a slab with heavy tails and one scale for all of them, which the points tell. So
+coefficients stay at 0 as far as noise explains what was found. Everything here is computed from released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dpconvex.core.queries import Factor, Slope
+from dpconvex.fit import constants
+from dpconvex.types import Array
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Posterior of a minimiser after some rounds.
+
+    Attributes
+    ----------
+    mean, variance : array of shape (dimension,)
+        Posterior.
+    found, noise : array of shape (dimension,)
+        Mean and variance without the prior.
+    kept_share : float
+        Norm of the posterior mean over that of the mean without the prior.
+    """
+
+    mean: Array
+    variance: Array
+    found: Array
+    noise: Array
+    kept_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class LocalLoss:
+    """A loss near its minimiser.
+
+    Attributes
+    ----------
+    slope : Slope
+        Registered slope of the gradients.
+    curvature : float
+        Expected mean second derivative in the prediction, reduced by clips and weights.
+    scale : float
+        Unit of predictions: 1 for margins, the scale of target or residuals.
+    unit : float
+        Unit of slopes: 1, or that of clipped residuals.
+    factor : Factor, optional
+        Weight that makes second moments a curvature.
+    steepest : float
+        Largest second derivative that the factor stands for.
+    slope_std : float
+        Expected standard deviation of slopes at the minimiser.
+    """
+
+    slope: Slope
+    curvature: float
+    scale: float
+    unit: float = 1.0
+    factor: Factor | None = None
+    steepest: float = 1.0
+    slope_std: float = 0.5
+
+
+_EXPECTED = constants.CURVATURE_FACTORS.index(1.0)  # the factor of a curvature that is as expected
+_FACTORS = np.array(constants.CURVATURE_FACTORS)[:, None]
+
+
+class NewtonPoints:
+    """Newton points of noisy gradients, and the posterior of the minimiser.
+
+    Parameters
+    ----------
+    start : array of shape (dimension,)
+        Prior mean of the minimiser: a constant.
+    curvature, log_curvature_std : array of shape (dimension,)
+        Expected curvature of each coordinate, and the standard deviation of its logarithm.
+    lead, lead_variance : int and float
+        1 where the first coordinate is the intercept, and its variance around its start.
+    nonquadratic_error : float
+        Error of a step, relative to its length, because the function is not quadratic.
+    variances, prior : array of shape (scales,)
+        Variances that coefficients may have, and their probabilities.
+    """
+
+    def __init__(
+        self, start: Array, curvature: Array, log_curvature_std: Array, lead: int, lead_variance: float,
+        nonquadratic_error: float, variances: Array, prior: Array,
+    ) -> None:  # fmt: skip
+        self.start, self.curvature = start, curvature
+        self.lead, self.lead_variance, self.nonquadratic_error = lead, lead_variance, nonquadratic_error
+        self.variances, self.prior = variances, prior
+        self.log_factors = -((np.log(_FACTORS) / np.maximum(log_curvature_std, 1e-3)) ** 2) / 2
+        self.points: list[Array] = []
+        self.steps: list[Array] = []
+        self.noise: list[Array] = []
+        self.errors: list[Array] = []
+        self.earlier: tuple[Array, Array] | None = None
+        self.expected_drift, self.anchor = 0.0, np.zeros_like(start)
+
+    def remember(self, found: Array, noise: Array, drift: float, anchor: Array) -> None:
+        """Add the result of earlier rounds, whose minimiser is about ``drift`` away in each coordinate.
+
+        The intercept is known for the coefficients `anchor`.
+        """
+        self.earlier, self.anchor = (found - self.start, noise), anchor - self.start
+        self.expected_drift = drift
+
+    def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
+        """Add a gradient at a point, with its noise; ``inverse`` is that of a curvature which is not diagonal."""
+        if inverse is None:
+            step, spread = -gradient / self.curvature, 1 / self.curvature**2
+        else:
+            step, spread = -inverse @ gradient, np.square(inverse).sum(axis=1)
+        self.points.append(point - self.start)
+        self.steps.append(step)
+        self.noise.append(std**2 * spread)
+        self.errors.append(self.nonquadratic_error**2 * (step**2 + float(step @ step) / step.size) / 2)
+
+    def estimate(self) -> Estimate:
+        """Return the posterior of the minimiser."""
+        points, steps, noise, errors = map(np.array, (self.points, self.steps, self.noise, self.errors))
+        weights = 1 / (noise + errors)
+        total = weights.sum(axis=0)
+        # For every factor of the curvature: the weighted mean of Newton points, its variance, how badly they agree.
+        found = (weights * (steps / _FACTORS[:, None] + points)).sum(axis=1) / total
+        # The error of a quadratic model is common to all coordinates, so it adds nothing to the variance of one.
+        variance = (weights**2 * noise).sum(axis=0) / (_FACTORS * total) ** 2
+        apart = steps + _FACTORS[:, None] * (points - found[:, None])
+        logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(_FACTORS)
+        if self.earlier is not None:
+            before, unsure = self.earlier
+            unsure = unsure + self._drift(found[_EXPECTED], variance[_EXPECTED])
+            both = variance + unsure
+            logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
+            # One variance may be 1e300: quotients do not overflow, products would.
+            found = found * (unsure / both) + before * (variance / both)
+            variance = variance * (unsure / both)
+        lead, size = self.lead, self.start.size
+        columns = posterior(found[:, lead:], variance[:, lead:], logs[:, lead:], self.variances, self.prior)
+        mean, error, plain, unsure = (np.concatenate([np.zeros(lead), each]) for each in columns)
+        if lead:  # the intercept moves with the columns' coefficients
+            moments = self.curvature / self.curvature[0]
+            moved = float(moments[1:] @ (mean - self.anchor)[1:] ** 2)
+            variances = np.array([self.lead_variance + constants.INTERCEPT_SHIFT_SHARE * moved])
+            first = posterior(found[:, :1], variance[:, :1], logs[:, :1], variances, np.ones(1))
+            mean[0], error[0], plain[0], unsure[0] = (float(each[0]) for each in first)
+        lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
+        kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
+        return Estimate(self.start + mean, error, self.start + plain, unsure, kept_share)
+
+    def _drift(self, found: Array, variance: Array) -> float:
+        """Return the variance between the minimisers of earlier rounds and of these: expected, and observed."""
+        assert self.earlier is not None
+        before, unsure = (each[self.lead :] for each in self.earlier)
+        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - unsure
+        expected = self.expected_drift**2
+        seen = (constants.LEVEL_SHIFT_WEIGHT * expected + float(apart.sum())) / (
+            constants.LEVEL_SHIFT_WEIGHT + apart.size
+        )
+        return max(seen, expected / 4)
+
+
+def scale_variances(scale: float) -> Array:
+    """Return the variances that a coefficient may have, of which the first is 0."""
+    return np.concatenate([[0.0], scale**2 * 4.0 ** np.array(constants.SCALE_OCTAVES, dtype=np.float64)])
+
+
+def signal_prior(columns: int, no_signal: float = 0.0) -> Array:
+    """Return prior probabilities of the common scale: columns explain some of the variance, or nothing."""
+    octaves = np.array(constants.SCALE_OCTAVES) - math.log2(math.sqrt(constants.EXPLAINED_VARIANCE / max(columns, 1)))
+    slab = np.exp(-((octaves / constants.SCALE_PRIOR_STD) ** 2) / 2)
+    spike = constants.SPIKE_PROBABILITY + (1 - constants.SPIKE_PROBABILITY) * no_signal
+    return np.concatenate([[spike], (1 - spike) * slab / slab.sum()])
+
+
+def deviation_prior() -> Array:
+    """Return prior probabilities of the scale of deviations from earlier rounds: of any size, most likely none."""
+    size = len(constants.SCALE_OCTAVES)
+    return np.concatenate(
+        [[constants.LATE_SPIKE_PROBABILITY], np.full(size, (1 - constants.LATE_SPIKE_PROBABILITY) / size)]
+    )
+
+
+def posterior(
+    found: Array, variance: Array, logs: Array, variances: Array, prior: Array, known: Array | float = 0.0
+) -> tuple[Array, Array, Array, Array]:
+    """Return posterior mean and variance of coefficients, and both without the prior.
+
+    Parameters
+    ----------
+    found, variance : array of shape (models, size)
+        Noisy coefficients under each model, and the variance of their noise.
+    logs : array of shape (models, size)
+        Log likelihood of each model, up to a constant.
+    variances : array of shape (scales,)
+        Prior variances that coefficients may have.
+    prior : array of shape (scales,)
+        Probabilities of the common scale; each coefficient may be some octaves off.
+    known : array of shape (size,) or float
+        Variance that is added to every prior variance.
+    """
+    before = variances[:, None, None] + known
+    total = before + variance
+    likely = logs - (np.log(total) + found**2 / total) / 2
+    each = logsumexp(likely, axis=1)
+    log_weights = np.zeros_like(each)
+    if variances.size > 1:
+        octaves, weights = (np.array(part) for part in zip(*constants.TAIL_WEIGHTS, strict=True))
+        members = np.clip(np.arange(1, variances.size)[:, None] + octaves, 1, variances.size - 1)
+        mixed = np.log(weights)[None, :, None] + each[members]
+        scales = logsumexp(mixed, axis=1)
+        evidence = np.concatenate([[each[0].sum()], scales.sum(axis=1)])
+        evidence = evidence + np.log(np.maximum(prior, 1e-300))
+        chances = np.exp(evidence - logsumexp(evidence))
+        shares = np.zeros_like(each)
+        shares[0] = chances[0]
+        parts = chances[1:, None, None] * np.exp(mixed - scales[:, None])
+        for number in range(len(weights)):
+            np.add.at(shares, members[:, number], parts[:, number])
+        log_weights = np.log(np.maximum(shares, 1e-300))
+    held = log_weights[:, None] + likely - each[:, None]
+    held = np.exp(held - logsumexp(held, axis=(0, 1)))
+    shrinkage = before / total
+    mean = (held * shrinkage * found).sum(axis=(0, 1))
+    second = (held * (shrinkage * variance + (shrinkage * found) ** 2)).sum(axis=(0, 1))
+    plain = (held * found).sum(axis=(0, 1))
+    spread = (held * (variance + found**2)).sum(axis=(0, 1)) - plain**2
+    return mean, np.maximum(second - mean**2, 0.0), plain, np.maximum(spread, 0.0)

@@ -1,0 +1,365 @@
+"""CSV files: bytes are cut at line ends before anything else, and each line by itself becomes a row.
+
+No quote, no byte of another encoding and no field too many changes how another line is read. Lines without quotes are
+split all at once, the others are parsed one by one, and both ways give the same cells. Every cell is text, because the
+type that a column seems to have depends on all of its rows. The format is public: the header, a byte-order mark and the
+user say it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import enum
+import gzip
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from dpconvex.inputs import InputError
+from dpconvex.inputs.schema import FileFormat
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+CSV, PACKED = (".csv", ".tsv"), (".gz", ".zip")
+DELIMITERS = ",;\t|"
+LONGEST_NAME = 1000
+_LONGEST_HEADER = 1 << 24  # bytes
+_BLOCK = 1 << 24  # bytes that are read at a time
+_MARKS = (  # that of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class LineProblem(enum.IntEnum):
+    """Why a line of a CSV file is no row like others; every cell of an open quote or of a long line is missing."""
+
+    NONE = 0
+    BLANK = 1
+    OPEN_QUOTE = 2
+    LONG = 3  # more fields than the header
+    UNDECODED = 4  # other bytes than the encoding has: they are replaced
+
+
+class TableRows(NamedTuple):
+    """Columns of text, and the problem of every row."""
+
+    cells: pl.DataFrame
+    problems: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Format of a CSV file: the names of its fields, their delimiter, and the byte at which the rows begin."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    encoding: str
+    start: int
+    line_breaks: bool = False
+
+    @property
+    def newline(self) -> bytes:
+        """The bytes of a line end; two of them never overlap."""
+        return "\n".encode(self.encoding)
+
+    def read(self, path: Path, wanted: list[str]) -> TableRows:
+        """Return the wanted columns of all lines below the header."""
+        import numpy as np
+        import polars as pl
+
+        with open_bytes(path) as file:
+            file.read(self.start)
+            blocks = [file.read()] if self.line_breaks else read_line_blocks(file, self.newline)
+            found = [self.read_block(block, wanted) for block in blocks]
+        if not found:
+            return self.read_block(b"", wanted)
+        return TableRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
+
+    def read_block(self, block: bytes, wanted: list[str]) -> TableRows:
+        """Return the wanted columns of whole lines; the last one may lack its line end."""
+        lines, undecoded = self._decode_lines(block)
+        return self._parse_lines(lines.str.strip_suffix("\r"), undecoded, wanted)
+
+    def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
+        """Return lines as text, and which of them hold bytes that the encoding does not have."""
+        import numpy as np
+        import polars as pl
+
+        whole = block.removesuffix(self.newline)
+        if block and self.encoding == "utf-8" and not self.line_breaks:
+            # A line end is part of no other sign: to decode all lines at once is to decode each of them.
+            with contextlib.suppress(UnicodeDecodeError):
+                lines = pl.Series([whole.decode()]).str.split("\n").explode()
+                return lines, np.zeros(len(lines), dtype=bool)
+        decoded = [_decode(line, self.encoding) for line in whole.split(self.newline) if block]
+        if self.line_breaks:
+            decoded = list(_join_open_quotes(decoded))
+        texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
+        return texts, np.array([failed for _, failed in decoded], dtype=bool)
+
+    def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> TableRows:
+        import numpy as np
+        import polars as pl
+
+        problems = np.where(undecoded, LineProblem.UNDECODED, LineProblem.NONE).astype(np.uint8)
+        problems[(lines == "").to_numpy()] = LineProblem.BLANK
+        quoted = lines.str.contains('"', literal=True)
+        if quoted.any():
+            # Quotes around a whole field without a delimiter or a quote in it may as well be absent.
+            sign = rf"\x{{{ord(self.delimiter):x}}}"
+            field = rf'(?:"[^"{sign}]*"|[^"{sign}]*)'
+            simple = quoted & lines.str.contains(f"^{field}(?:{sign}{field})*$")
+            lines = lines.str.replace_all('"', "", literal=True).zip_with(simple, lines)
+            quoted = quoted & ~simple
+        together, long = self._split_unquoted(lines.filter(~quoted), wanted)
+        here, there = np.flatnonzero(~quoted.to_numpy()), np.flatnonzero(quoted.to_numpy())
+        problems[here[long]] = LineProblem.LONG
+        if not len(there):
+            return TableRows(together, problems)
+        one_by_one, faults = self._parse_quoted(lines.filter(quoted).to_list(), wanted)
+        problems[there] = np.where(faults, faults, problems[there])
+        order = np.argsort(np.concatenate([here, there]))
+        return TableRows(pl.concat([together, one_by_one])[order], problems)
+
+    def _indices(self, wanted: list[str]) -> dict[str, int]:
+        known = {name: index for index, name in enumerate(self.names)}
+        return {name: known[name] for name in wanted}
+
+    def _split_unquoted(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+        """Return the fields of lines without quotes, and which lines have too many."""
+        import polars as pl
+
+        indices = self._indices(wanted)
+        long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
+        if long.any():
+            lines = lines.set(long, None)
+        # One field more than is wanted: the last one holds what follows it.
+        fields = lines.str.split_exact(self.delimiter, max(indices.values()) + 1)
+        cells = {name: fields.struct.field(f"field_{index}") for name, index in indices.items()}
+        return pl.DataFrame(cells), long.to_numpy()
+
+    def _parse_quoted(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
+        """Return the fields of lines with quotes, and what is wrong with each line."""
+        import numpy as np
+        import polars as pl
+
+        rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
+        for number, line in enumerate(lines):
+            found = split_fields(line, self.delimiter)
+            if found is None or len(found) > len(self.names):
+                faults[number] = LineProblem.OPEN_QUOTE if found is None else LineProblem.LONG
+                found = []
+            rows.append(found)
+        cells = {}
+        for name, index in self._indices(wanted).items():
+            cells[name] = pl.Series([row[index] if index < len(row) else None for row in rows], dtype=pl.String)
+        return pl.DataFrame(cells), faults
+
+
+def split_fields(line: str, delimiter: str) -> list[str] | None:
+    """Return the fields of one line, None if its quotes do not match.
+
+    Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
+    """
+    parts = line.split('"')
+    if len(parts) % 2 == 0:
+        return None
+    fields, last = [""], len(parts) - 1
+    for place, part in enumerate(parts):
+        if place % 2:
+            fields[-1] += part
+        elif not part and 0 < place < last:
+            fields[-1] += '"'
+        else:
+            rest, *more = part.split(delimiter)
+            fields[-1] += rest
+            fields += more
+            begun = fields[-1].strip() if more or place == 0 else ""
+            if begun and place < last:  # a quote in the middle of a field
+                return None
+    return fields
+
+
+def _decode(line: bytes, encoding: str) -> tuple[str, bool]:
+    """Return a line as text, and whether bytes of it had to be replaced."""
+    try:
+        return line.decode(encoding), False
+    except UnicodeDecodeError:
+        return line.decode(encoding, "replace"), True
+
+
+def _join_open_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    """Join lines while a quote is open: an open quote of one record changes those that follow."""
+    record: list[str] = []
+    failed = is_open = False
+    for text, undecoded in lines:
+        record.append(text)
+        failed |= undecoded
+        is_open ^= text.count('"') % 2 == 1
+        if not is_open:
+            yield "\n".join(record), failed
+            record, failed = [], False
+    if record:
+        yield "\n".join(record), failed
+
+
+def read_line_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
+    """Give the rest of a file in blocks of whole lines."""
+    rest = bytearray()
+    while block := file.read(size):
+        searched = max(0, len(rest) - len(newline) + 1)
+        rest += block
+        end = rest.rfind(newline, searched)
+        if end >= 0:
+            end += len(newline)
+            yield bytes(rest[:end])
+            del rest[:end]
+    if rest:
+        yield bytes(rest)
+
+
+def find_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
+    """Return the first byte after the next line end, or after the file."""
+    file.seek(position)
+    tail = b""
+    while block := file.read(1 << 16):
+        found = (tail + block).find(newline)
+        if found >= 0:
+            return position - len(tail) + found + len(newline)
+        position += len(block)
+        tail = block[len(block) - len(newline) + 1 :]
+    return position
+
+
+@contextlib.contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a CSV file, packed or not; an archive must hold one table."""
+    suffix = path.suffix.lower()
+    if suffix not in PACKED:
+        with path.open("rb") as file:
+            yield file
+        return
+    try:
+        if suffix == ".gz":
+            with gzip.open(path) as packed:
+                yield packed  # type: ignore[misc]
+            return
+        with zipfile.ZipFile(path) as archive:
+            tables = [
+                name for name in archive.namelist() if name.lower().endswith(CSV) and not name.startswith("__MACOSX/")
+            ]
+            if len(tables) != 1:
+                raise InputError(f"The archive {path.name!r} must hold one .csv or .tsv file.")
+            with archive.open(tables[0]) as member:
+                yield member
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError):
+        raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
+
+
+def _find_encoding(start: bytes, said: str | None) -> str:
+    """Return the encoding that the user says, or else a byte-order mark."""
+    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    if said is None:
+        return marked or "utf-8"
+    name = codecs.lookup(said).name.removesuffix("-sig")
+    if name not in ("utf-16", "utf-32"):
+        return name
+    return marked if marked is not None and marked.startswith(name) else f"{name}-le"
+
+
+def read_layout(path: Path, file: FileFormat) -> Layout:
+    """Return how a CSV file is written, from its first line and from what the user says."""
+    with open_bytes(path) as source:
+        start = source.read(_LONGEST_HEADER)
+    encoding = _find_encoding(start, file.encoding)
+    newline = "\n".encode(encoding)
+    line, end, _ = start.partition(newline)
+    problem = "The first line of the CSV file must hold the names of the columns"
+    try:
+        header = line.decode(encoding).removeprefix("\ufeff").removesuffix("\r")
+    except UnicodeDecodeError:
+        header = "\ufffd"
+    if "\r" in header:
+        raise InputError(
+            f"{problem} and end with LF or CRLF. Here CR stands in it, which old programs end lines with. Write the "
+            "file with other line ends."
+        )
+    if not end and len(start) == _LONGEST_HEADER:
+        raise InputError(f"{problem}, and be shorter than {_LONGEST_HEADER >> 20} MiB.")
+    delimiter = file.delimiter or max(DELIMITERS, key=lambda sign: len(split_fields(header, sign) or ()))
+    names = split_fields(header, delimiter)
+    if names is None:
+        raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
+    _check_header(names, problem, encoding)
+    return Layout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
+
+
+def _check_header(names: list[str], problem: str, encoding: str) -> None:
+    if any(_looks_like_number(name) for name in names):
+        raise InputError(f"{problem}, but it holds a number. Add a header.")
+    for name in names:
+        if len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name:
+            raise InputError(
+                f"{problem}, as text in {encoding.upper()} that can be printed; say --encoding for another encoding."
+            )
+    named = [name for name in names if name.strip()]
+    if not named:
+        raise InputError(f"{problem}, but it is blank. Add a header.")
+    if len(set(named)) < len(named):
+        raise InputError(f"{problem}, each once, but a name is repeated.")
+
+
+def _looks_like_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.strip().lower() not in ("nan", "inf", "infinity")
+
+
+def line_problem_texts(layout: Layout) -> dict[LineProblem, tuple[str, str]]:
+    """Return the text and the remedy of each problem of lines, from public facts."""
+    commas = (
+        'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
+        if layout.delimiter == ","
+        else "quote fields that hold the delimiter, or say --delimiter"
+    )
+    breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
+    return {
+        LineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
+        LineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
+        LineProblem.UNDECODED: (
+            f"bytes that are not {layout.encoding.upper()}",
+            "say --encoding, for instance cp1252, which spreadsheets write",
+        ),
+    }
+
+
+def count_line_problems(problems: NDArray[np.uint8], layout: Layout) -> list[str]:
+    """Return how many lines have which problem: private, for the holder of the rows."""
+    found = []
+    for problem, (what, remedy) in line_problem_texts(layout).items():
+        count = int((problems == problem).sum())
+        if count:
+            found.append(f"{count:,} {'line has' if count == 1 else 'lines have'} {what}: {remedy}.")
+    return found
+
+
+def unreadable_lines(path: Path, layout: Layout) -> InputError:
+    """Return an error that names every reason: which of them holds depends on the rows."""
+    reasons = "; ".join(f"{what} ({remedy})" for what, remedy in line_problem_texts(layout).values())
+    return InputError(
+        f"The file {path.name!r} has lines that cannot be read, for one of these reasons: {reasons}. "
+        "`dpconvex bounds check` counts each, for your eyes only. A fit may use --invalid-rows ignore instead."
+    )

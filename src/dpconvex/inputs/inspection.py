@@ -1,0 +1,249 @@
+"""Inspection of a file for its holder: guessed kinds of columns, and counts of cells that a schema cannot read.
+
+Nothing here is private: counts have no noise, no budget covers them, and no fit uses them. No value is shown.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.engine.row_weights import NOBODY, person_tags
+from dpconvex.inputs.cells import Cell, Cells, WordMatcher, read_cells, replace_decimal_comma
+from dpconvex.inputs.csv_reader import count_line_problems
+from dpconvex.inputs.encoding import encode, flag_word, match_labels, read_times, to_array
+from dpconvex.inputs.schema import MISSING_WORDS, Column, Date, FileFormat, Flag, Number, Schema
+from dpconvex.inputs.table_files import hide_values, open_table, read_person_column
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST = 0.9  # of its cells decide the kind of a column: a remark among numbers makes no categories of them
+MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
+DIFFERENT = 0.995  # of the whole numbers of a column: identifiers rather than amounts, which meet now and then
+ZEROS = 0.01  # of the cells of a column that begin with a zero, like 01067: words of digits rather than numbers
+DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+# "" is ISO 8601
+DATE_FORMATS = ("", *DAYS, *(f"{day} {time}" for day in DAYS for time in ("%H:%M", "%H:%M:%S")))
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """Guessed kind of a column, its decimal sign, and the format of its dates.
+
+    Kinds are number, code, identifier, flag, date, text and name.
+    """
+
+    kind: str
+    decimal: str = "."
+    format: str = ""
+
+
+def guess_column_kinds(path: Path, file: FileFormat) -> tuple[dict[str, ColumnKind], list[str]]:
+    """Return the guessed kind of each column, for a template that people fill in, and counts of unreadable lines."""
+    opened = open_table(path, file)
+    table, problems = opened.read_rows(opened.names)
+    with hide_values(path):
+        kinds = {name: _guess_kind(table[name]) for name in opened.names}
+    return kinds, [] if opened.layout is None else count_line_problems(problems, opened.layout)
+
+
+def _guess_kind(column: pl.Series) -> ColumnKind:
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        return ColumnKind("flag")
+    if column.dtype in (pl.Date, pl.Datetime):
+        return ColumnKind("date")
+    numeric = column.dtype.is_numeric()
+    if not numeric and column.dtype != pl.String:
+        return ColumnKind("text")
+    known = column.drop_nulls()
+    if not numeric:
+        known = known.str.strip_chars()
+        known = known.filter(~known.is_in(list(MISSING_WORDS)))
+        usual = Flag("")
+        words = set(known.str.to_lowercase().unique().to_list())
+        if 1 < len(words) <= 4 and words <= {*usual.true, *usual.false}:
+            return ColumnKind("flag")
+    zeros = 0 if numeric else int(known.str.contains(r"^0[0-9]+$").sum())
+    digits = zeros > ZEROS * len(known)
+    numbers = known.cast(pl.Float64, strict=False).drop_nulls()
+    if len(numbers) >= MOST * len(known) and not digits:
+        different = numbers.unique()
+        if set(different.to_list()) == {0.0, 1.0} and len(numbers) == len(known):
+            return ColumnKind("flag")
+        whole = bool((different == different.round()).all())
+        if whole and len(different) <= MOST_CODES < len(known):
+            return ColumnKind("code")
+        if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
+            return ColumnKind("identifier")
+        return ColumnKind("number")
+    if not digits and replace_decimal_comma(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
+        return ColumnKind("number", decimal=",")
+    words = known.unique().to_list()
+    allowed = math.floor((1 - MOST) * len(words))
+    for form in DATE_FORMATS:
+        others = (word for word in words if not _is_date(word, form))
+        if next(islice(others, allowed, None), None) is None:
+            return ColumnKind("date", format=form)
+    return ColumnKind("name" if len(words) > max(MOST_CODES, len(known) / 4) else "text")
+
+
+def _is_date(word: str, form: str) -> bool:
+    try:
+        if form:
+            datetime.datetime.strptime(word, form)
+        else:
+            datetime.datetime.fromisoformat(word)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """Counts of a column's cells that a schema reads or not; private.
+
+    Attributes
+    ----------
+    name, kind : str
+        The column, and its kind by the schema.
+    empty : int
+        Empty cells, or words for a missing value.
+    unread : int
+        Cells of another kind; of categories, words that the schema does not list.
+    outside : int
+        Numbers beyond the bounds, which are clipped.
+    absent : int
+        Categories or classes of the schema that no cell has.
+    hint : str
+        The slip that explains unreadable cells, where there is one.
+    """
+
+    name: str
+    kind: str
+    empty: int = 0
+    unread: int = 0
+    outside: int = 0
+    absent: int = 0
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class SchemaCheck:
+    """Counts of a file by a schema: its columns, its rows, invalid rows, and unreadable lines with reasons; private."""
+
+    columns: tuple[ColumnCheck, ...]
+    rows: int
+    invalid: int
+    lines: tuple[str, ...] = ()
+
+
+def check_schema(path: Path, schema: Schema, person: str | None = None) -> SchemaCheck:
+    """Count what a schema cannot read in a file, and the rows that would be invalid.
+
+    Parameters
+    ----------
+    path : Path
+        CSV or Parquet file.
+    schema : Schema
+        Its columns must be in the file: their names are public.
+    person : str, optional
+        Column that identifies the person of a row.
+
+    Notes
+    -----
+    Privacy: none. Every number depends on every row, and no budget covers it.
+    """
+    target, file = schema.target, schema.file
+    others = [name for name in (None if target is None else target.name, person) if name is not None]
+    opened = open_table(path, file)
+    table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
+    with hide_values(None):
+        cells = {name: read_cells(table[name]) for name in table.columns}
+    found = [_check_column(column, cells[column.name], file) for column in schema.columns]
+    invalid = np.zeros(table.height, dtype=bool)
+    if table.height and schema.columns:
+        invalid |= np.isnan(to_array(encode(schema, cells))).any(axis=1)
+    if target is not None and target.classes is None:
+        found.append(_check_numbers(target.name, "target", target.bounds, cells[target.name], file))
+        invalid |= np.isnan(cells[target.name].as_numbers(file.decimal))
+    elif target is not None and target.classes is not None:
+        labels = match_labels(cells[target.name], target.classes, file.decimal)
+        lost = np.array([label is None for label in labels])
+        found.append(_check_words(target.name, "target", target.classes, cells[target.name], lost, file))
+        invalid |= lost
+    if person is not None:
+        empty = person_tags(read_person_column(table[person], file)) == NOBODY
+        found.append(ColumnCheck(person, "person", int(empty.sum())))
+        invalid |= empty
+    lines = () if opened.layout is None else tuple(count_line_problems(problems, opened.layout))
+    return SchemaCheck(tuple(found), table.height, int(invalid.sum()), lines)
+
+
+def _where(cells: Cells, holds: Callable[[Cell], bool]) -> Mask:
+    items, rows = cells.distinct()
+    return np.array([holds(item) for item in items], dtype=bool)[rows]
+
+
+def _is_empty(cells: Cells, file: FileFormat) -> Mask:
+    """Return which cells hold nothing, or a word for a missing value."""
+    words = {"", *file.missing}
+    return _where(cells, lambda cell: cell == Cell() or cell.text in words)
+
+
+def _check_column(column: Column, cells: Cells, file: FileFormat) -> ColumnCheck:
+    if isinstance(column, Number):
+        return _check_numbers(column.name, "number", (column.low, column.high), cells, file)
+    empty, hint = _is_empty(cells, file), ""
+    if isinstance(column, Date):
+        lost, kind = np.isnat(read_times(column, cells, file.decimal)), "date"
+        if (lost & ~empty).any() and not column.format:
+            hint = 'give the format of its dates, like format = "%d.%m.%Y"'
+    elif isinstance(column, Flag):
+        declared = WordMatcher((*column.true, *column.false), file.decimal)
+        lost, kind = _where(cells, lambda cell: flag_word(declared, cell) is None), "flag"
+    else:
+        matcher = WordMatcher(column.values, file.decimal)
+        lost = _where(cells, lambda cell: matcher.find(cell) is None)
+        return _check_words(column.name, "category", column.values, cells, lost, file)
+    return ColumnCheck(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
+
+
+def _check_numbers(
+    name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: FileFormat
+) -> ColumnCheck:
+    empty, numbers = _is_empty(cells, file), cells.as_numbers(file.decimal)
+    unread = np.isnan(numbers) & ~empty
+    low, high = bounds or (-np.inf, np.inf)
+    outside = int(((numbers < low) | (numbers > high)).sum())
+    hint, sign = "", "," if file.decimal == "." else "."
+    if unread.any() and not np.isnan(cells.as_numbers(sign)[unread]).all():
+        hint = f'some are numbers with decimal = "{sign}" in [file]'
+    return ColumnCheck(name, kind, int(empty.sum()), int(unread.sum()), outside, 0, hint)
+
+
+def _check_words(name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: FileFormat) -> ColumnCheck:
+    """Return the counts of a column of declared words, given which cells mean none of them."""
+    empty, declared = _is_empty(cells, file), WordMatcher(words, file.decimal)
+    items = cells.distinct()[0]
+    found = [declared.find(item) for item in items]
+    lowered = {word.lower() for word in words}
+    alike = any(
+        index is None and item.text is not None and item.text.lower() in lowered
+        for item, index in zip(items, found, strict=True)
+    )
+    hint = "some differ in capital letters only" if alike else ""
+    absent = len(words) - len(set(found) - {None})
+    return ColumnCheck(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)

@@ -1,0 +1,610 @@
+"""CSV and Parquet files: opened, read by a schema, written, and cut into pieces for tables larger than memory.
+
+No message quotes a value of the data. Column names are shown only if the user wrote them: the first line of a file
+without a header is data. CSV lines are parsed in :mod:`dpconvex.inputs.csv_reader`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpconvex.inputs import InputError
+from dpconvex.inputs.csv_reader import (
+    CSV,
+    PACKED,
+    Layout,
+    LineProblem,
+    TableRows,
+    find_line_end,
+    read_layout,
+    unreadable_lines,
+)
+from dpconvex.inputs.schema import MOST_COLUMNS, Date, FileFormat, Flag, Number, Schema, shown_name
+from dpconvex.whole_files import write_whole
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+
+PARQUET = (".parquet", ".pq")
+#: Problems that make a line unreadable.
+FAULTS = (LineProblem.OPEN_QUOTE, LineProblem.LONG, LineProblem.UNDECODED)
+_COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
+MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
+FEWEST_BYTES = 1 << 20  # of a CSV piece
+COPIES = 6  # of a piece in memory at its worst: file, table, encoded table, array and checks
+BASE = 1 << 29  # bytes that the program needs itself
+TARGET = "the target"  # column of a piece
+
+
+def table_format(path: Path) -> str:
+    """Return "csv" or "parquet" from the file's name."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in PACKED
+    last = suffixes[-2 if packed else -1] if len(suffixes) > packed else ""
+    if last in CSV or (packed and suffixes[-1] == ".zip"):
+        return "csv"
+    if last in PARQUET and not packed:
+        return "parquet"
+    raise InputError(
+        f"The file {path.name!r} must end with .csv, .tsv or .parquet; a .csv or .tsv may end with .gz or .zip."
+    )
+
+
+def check_file(path: Path) -> None:
+    """Raise if there is no such file, or nothing in it."""
+    if not path.is_file():
+        raise InputError(f"The data file {str(path)!r} is not a file.")
+    if path.stat().st_size == 0:
+        raise InputError(f"The data file {path.name!r} is empty.")
+
+
+@contextlib.contextmanager
+def hide_values(path: Path | None) -> Iterator[None]:
+    """Replace a reader's error, which may quote data, by one that does not."""
+    import polars as pl
+
+    what = "The data" if path is None else f"The file {path.name!r}"
+    try:
+        yield
+    except InputError:
+        raise
+    except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
+        reason = "damaged, or no Parquet file" if path and path.suffix in PARQUET else "damaged"
+        raise InputError(f"{what} cannot be read. Most likely it is {reason}.") from None
+    except BaseException as error:
+        # A panic of polars' compiled code is a BaseException of its own module.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{what} cannot be read: it is damaged.") from None
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that is about to be read: its usable columns, and the layout of a CSV file."""
+
+    path: Path
+    names: list[str]
+    layout: Layout | None = None
+
+    def read(
+        self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[LineProblem, ...] = FAULTS
+    ) -> pl.DataFrame:
+        """Return the wanted columns; missing ones are named, because the user named them.
+
+        With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
+        lines with a problem that is ``refused`` are an error.
+        """
+        rows = self.read_rows(wanted)
+        table = rows.cells
+        if self.layout is not None and not every_line:
+            table = _usable_rows(rows, self.path, self.layout, refused)
+        if table.height < least:
+            raise InputError("The data file has no rows.")
+        return table
+
+    def read_rows(self, wanted: list[str]) -> TableRows:
+        """Return the wanted columns of every line, and the problem of each line."""
+        import numpy as np
+        import polars as pl
+
+        known = set(self.names)
+        absent = [name for name in wanted if name not in known]
+        if absent:
+            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+            alike = absent[0].strip().lower() in {name.strip().lower() for name in self.names}
+            hint = " It has one that differs in capital letters or spaces: write it as the file does." if alike else ""
+            raise InputError(f"The data file has no column {absent[0]!r}{more}.{hint}")
+        with hide_values(self.path):
+            if self.layout is not None:
+                return self.layout.read(self.path, wanted)
+            table = pl.scan_parquet(self.path, glob=False).select(wanted).collect()
+        return TableRows(table, np.zeros(table.height, dtype=np.uint8))
+
+
+def _usable_rows(
+    rows: TableRows, path: Path, layout: Layout, refused: tuple[LineProblem, ...] = FAULTS
+) -> pl.DataFrame:
+    """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
+    import numpy as np
+    import polars as pl
+
+    if np.isin(rows.problems, refused).any():
+        raise unreadable_lines(path, layout)
+    return rows.cells.filter(pl.Series(rows.problems != LineProblem.BLANK))
+
+
+def open_table(path: Path, file: FileFormat | None = None) -> OpenTable:
+    """Return a table and the names of its columns that can be used; an index column has no name."""
+    import polars as pl
+
+    kind = table_format(path)
+    check_file(path)
+    path = path.resolve()
+    with hide_values(path):
+        if kind == "parquet":
+            layout, names = None, pl.scan_parquet(path, glob=False).collect_schema().names()
+        else:
+            layout = read_layout(path, file or FileFormat())
+            names = [name for name in layout.names if name.strip()]
+    if len(names) > MOST_COLUMNS:
+        raise InputError(f"The file {path.name!r} must have at most {MOST_COLUMNS:,} columns.")
+    return OpenTable(path, names, layout)
+
+
+def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None) -> None:
+    """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
+    import polars as pl
+
+    file = file or FileFormat()
+    if table_format(path) == "parquet":
+        written = io.BytesIO()
+        table.write_parquet(written)
+        write_whole(path, written.getvalue())
+        return
+    if path.suffix.lower() == ".zip":
+        raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
+    kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in CSV)
+    separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
+    # An empty field and none at all are the same to a reader of CSV.
+    table = table.with_columns(pl.col(pl.String).replace("", None))
+    text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
+    write_whole(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+
+
+def read_feature_file(path: Path, schema: Schema, kept: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
+    """Return the features of a table as an array, and further columns as they are (all of them for None)."""
+    opened = open_table(path, schema.file)
+    wanted = opened.names if kept is None else kept
+    # A line that cannot be read is a row without values; text that is kept must be in the right encoding.
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,))
+    return _encode_features(table, schema, table_format(path) == "parquet", refused=False), table.select(wanted)
+
+
+def read_training_file(
+    path: Path,
+    schema: Schema,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
+    least: int = 1,
+    person: str | None = None,
+) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
+    """Return features and target of a table, and the identifiers of people; labels are as `read_labels` says.
+
+    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
+    """
+    import polars as pl
+
+    wanted = [*_training_columns(schema), *([] if person is None else [person])]
+    table = open_table(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
+    rows, target = _encode_training(table, schema, labels, kind, ignored, table_format(path) == "parquet")
+    people = None if person is None else read_person_column(table[person], schema.file)
+    return pl.DataFrame(rows, schema=schema.names, orient="row"), target, people
+
+
+def _training_columns(schema: Schema) -> list[str]:
+    """Return the table's columns that a fit reads."""
+    assert schema.target is not None
+    return list(dict.fromkeys([*schema.inputs, schema.target.name]))
+
+
+def _encode_training(
+    table: pl.DataFrame, schema: Schema, labels: bool, kind: str | None, ignored: bool, typed: bool
+) -> tuple[np.ndarray, pl.Series]:
+    """Return features and target of a table; ``typed`` says that the file declares the types of its columns."""
+    assert schema.target is not None
+    name = schema.target.name
+    if labels:
+        target = read_labels(table, name, kind, ignored, schema)
+    else:
+        target = _read_target_numbers(table, name, schema.file, ignored)
+    return _encode_features(table, schema, typed, refused=not ignored), target
+
+
+def read_person_column(column: pl.Series, file: FileFormat) -> np.ndarray:
+    """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
+    import polars as pl
+
+    from dpconvex.inputs.cells import read_identifiers
+
+    kind = column.dtype
+    dates = kind == pl.Date or kind == pl.Datetime
+    text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary)
+    if not (text or dates or _is_number(kind)):
+        raise InputError(f"The column {column.name!r} must hold identifiers: whole numbers, text or dates.")
+    with hide_values(None):
+        return read_identifiers(column, file.missing)
+
+
+def _encode_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
+    """Return the rows of ``X``; rows that a missing value makes invalid hold NaN, or are refused."""
+    import numpy as np
+
+    from dpconvex.inputs.cells import read_cells
+    from dpconvex.inputs.encoding import encode, invalid_columns, to_array
+
+    if typed:
+        _check_types(table, schema)
+    with hide_values(None):
+        cells = {name: read_cells(table[name]) for name in schema.inputs}
+        rows = to_array(encode(schema, cells))
+    if refused and np.isnan(rows).any():
+        column = invalid_columns(schema, cells)[0]
+        what = {Number: "finite numbers", Flag: "its two words", Date: "dates of its format"}
+        raise InputError(
+            f"The column {column.name!r} must hold {what.get(type(column), 'a value in every row')} only. It has "
+            'missing values or others: give it a rule in the schema, like missing = "indicator", or use '
+            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, Number) else ''} {_COUNT_HINT}"
+        )
+    return rows
+
+
+def _comma_hint(file: FileFormat) -> str:
+    """Return how numbers with a decimal comma are read, where the schema does not say so."""
+    return "" if file.decimal == "," else ' Decimal commas need decimal = "," in [file].'
+
+
+def _check_types(table: pl.DataFrame, schema: Schema) -> None:
+    """Raise if a column's declared type cannot hold what the schema says.
+
+    A single missing value makes whole numbers floats where pandas writes the file, and all missing have no type.
+    """
+    import polars as pl
+
+    for column in schema.columns:
+        kind = table.schema[column.name]
+        text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
+        if isinstance(column, Number) and not (text or _is_number(kind)):
+            raise InputError(f"The column {column.name!r} must hold numbers.")
+        if isinstance(column, Date) and not (text or kind.is_temporal() or kind.is_numeric()):
+            raise InputError(f"The column {column.name!r} must hold dates.")
+
+
+def _read_target_numbers(table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False) -> pl.Series:
+    """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
+    import numpy as np
+    import polars as pl
+
+    from dpconvex.inputs.cells import read_cells
+
+    column = table[name]
+    if column.dtype not in (pl.String, pl.Null) and not _is_number(column.dtype):
+        raise InputError(f"The column {name!r} must hold numbers.")
+    with hide_values(None):
+        numbers = read_cells(column).as_numbers(file.decimal)
+    if not ignored and np.isnan(numbers).any():
+        raise InputError(
+            f"The column {name!r} must hold finite numbers only. It has missing values, text or infinite numbers: use "
+            f"a task that fits labels, or --invalid-rows ignore.{_comma_hint(file)} {_COUNT_HINT}"
+        )
+    return pl.Series(name, numbers)
+
+
+def read_labels(
+    table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False, schema: Schema | None = None
+) -> pl.Series:
+    """Return a column of labels: whole numbers where all of them are, else text.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, or a piece of it.
+    name : str
+        The column.
+    kind : {"whole", "text"}, optional
+        Kind of the labels, where it is known; without it, numbers that are not whole are refused, because the labels
+        of a target become public and measurements are no labels.
+    ignored : bool
+        Whether other cells are missing instead of refused.
+    schema : Schema, optional
+        With the classes that text is matched with, so that ``1.0`` is the class ``1``.
+    """
+    import polars as pl
+
+    column = table[name]
+    words = column.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null)
+    if not words and not _is_number(column.dtype):
+        raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
+    classes = None if schema is None or schema.target is None else schema.target.classes
+    with hide_values(None):
+        text = column.cast(pl.String).str.strip_chars()
+        declared = text if classes is None or schema is None else _match_classes(text, classes, schema.file.decimal)
+        if ignored:
+            return declared if kind == "text" else _whole_or_missing(declared)
+        missing = text.null_count() > 0 or bool((text == "").any())
+        whole = text.cast(pl.Int64, strict=False)
+        numbers = text.cast(pl.Float64, strict=False)
+        if not words:
+            missing = missing or bool(numbers.is_nan().any())
+        measured = bool((numbers.is_finite() & (numbers != numbers.round())).any())
+        if whole.null_count() and not numbers.null_count() and bool((numbers.abs() < 2**53).all()):
+            whole = whole if measured else numbers.cast(pl.Int64)
+    if missing:
+        raise InputError(f"The column {name!r} must hold a label in every row.")
+    if kind is not None and classes is not None:
+        if declared.null_count():
+            shown = ", ".join(map(shown_name, classes[:10])) + (", ..." if len(classes) > 10 else "")
+            raise InputError(
+                f"The column {name!r} must hold the classes of the schema's [target] only: {shown}. It has other "
+                "labels: write the classes as the file does, or use --invalid-rows ignore if few rows differ. "
+                f"{_COUNT_HINT}"
+            )
+        return declared if kind == "text" else declared.cast(pl.Int64)
+    if kind == "text":
+        return text
+    if kind == "whole":
+        if whole.null_count():
+            raise InputError(f"The column {name!r} must hold the labels of --classes only.")
+        return whole
+    if measured:
+        raise InputError(
+            f"The column {name!r} must hold labels: whole numbers or text. It has other numbers: choose a task that "
+            "fits numbers, or name the labels with --classes."
+        )
+    return whole if whole.null_count() == 0 else text
+
+
+def _match_classes(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
+    """Return the class of the schema that each label means, null where it means none."""
+    import polars as pl
+
+    from dpconvex.inputs.cells import read_cells
+    from dpconvex.inputs.encoding import match_labels
+
+    return pl.Series(text.name, match_labels(read_cells(text), classes, decimal).tolist(), dtype=pl.String)
+
+
+def _whole_or_missing(text: pl.Series) -> pl.Series:
+    """Return the whole numbers of a column of text, written with or without a decimal point, as objects."""
+    import polars as pl
+
+    whole = text.cast(pl.Int64, strict=False)
+    numbers = text.cast(pl.Float64, strict=False)
+    exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    found = whole.zip_with(whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64))
+    # Not floats, which cannot hold all whole numbers, and not numpy's integers, which know nothing missing.
+    return pl.Series(text.name, found.to_list(), dtype=pl.Object)
+
+
+def _is_number(dtype: pl.DataType) -> bool:
+    import polars as pl
+
+    return bool(dtype.is_numeric() or dtype == pl.Boolean)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a file: row groups of a Parquet file, or whole lines of a CSV file from one byte to another."""
+
+    path: str
+    first: int
+    last: int
+    layout: Layout | None = None
+
+    def read(self, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
+        """Return the wanted columns, by the rules of `OpenTable.read`."""
+        import polars as pl
+
+        path = Path(self.path)
+        with hide_values(path):
+            if self.layout is None:
+                from pyarrow import parquet
+
+                groups = list(range(self.first, self.last))
+                table = parquet.ParquetFile(path).read_row_groups(groups, columns=wanted)
+                return pl.DataFrame(pl.from_arrow(table)).select(wanted)
+            with path.open("rb") as file:
+                file.seek(self.first)
+                rows = self.layout.read_block(file.read(self.last - self.first), wanted)
+            return rows.cells if every_line else _usable_rows(rows, path, self.layout)
+
+
+@dataclass(frozen=True)
+class FilePieces:
+    """The pieces of all files, and how many may be worked on at the same time."""
+
+    pieces: tuple[Piece, ...]
+    threads: int
+
+
+def matching_files(pattern: Path) -> list[Path]:
+    """Return the files that a name or pattern stands for, all CSV or all Parquet, in order."""
+    if pattern.is_file():
+        return [pattern]
+    found = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
+    if not found:
+        raise InputError(f"There is no file {str(pattern)!r}.")
+    for path in found:
+        table_format(path)
+    return found
+
+
+def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> FilePieces:
+    """Cut the files into pieces of which `threads` fit into memory at the same time."""
+    if schema.file.line_breaks:
+        raise InputError(
+            "The schema's line_breaks in [file] must be false with --engine dask, which reads pieces of a file. Use "
+            "Parquet."
+        )
+    row_bytes = 8 * (len(schema.names) + 1) * COPIES
+    room = max(memory_limit - BASE, memory_limit // 4)
+    pieces: list[Piece] = []
+    largest = 1
+    for path in files:
+        if path.suffix.lower() in PACKED:
+            raise InputError(
+                f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
+            )
+        opened = open_table(path, schema.file)
+        known = set(opened.names)
+        absent = [name for name in _training_columns(schema) if name not in known]
+        if absent:
+            raise InputError(f"A data file has no column {absent[0]!r}.")
+        if opened.layout is not None:
+            size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
+            pieces += _split_csv(path, size, opened.layout)
+            continue
+        found, longest = _split_parquet(path, max(1, min(MOST_ROWS, room // (row_bytes * threads))))
+        pieces += found
+        largest = max(largest, longest)
+    needed = row_bytes * largest
+    if needed > room:
+        raise InputError(
+            "A row group of the Parquet files has too many rows for the memory limit. "
+            "Raise --memory-limit, or write the files with smaller row groups."
+        )
+    return FilePieces(tuple(pieces), max(1, min(threads, room // needed)))
+
+
+def _split_parquet(path: Path, rows: int) -> tuple[list[Piece], int]:
+    """Return runs of row groups of about `rows` rows, and the length of the longest run."""
+    from pyarrow import parquet
+
+    with hide_values(path):
+        metadata = parquet.ParquetFile(path).metadata
+        lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    pieces, first, count, longest = [], 0, 0, 0
+    for group, length in enumerate(lengths):
+        if count and count + length > rows:
+            pieces.append(Piece(str(path), first, group))
+            first, count = group, 0
+        count += length
+        longest = max(longest, count)
+    return [*pieces, Piece(str(path), first, len(lengths))], longest
+
+
+def _split_csv(path: Path, size: int, layout: Layout) -> list[Piece]:
+    """Return pieces of about `size` bytes that end with a line."""
+    pieces, start, end = [], layout.start, path.stat().st_size
+    with path.open("rb") as file:
+        while start < end:
+            stop = find_line_end(file, min(start + size, end), layout.newline)
+            pieces.append(Piece(str(path), start, stop, layout))
+            start = stop
+    return pieces or [Piece(str(path), start, start, layout)]
+
+
+def load_piece(piece: Piece, schema: Schema, kind: str | None, ignored: bool = False) -> pd.DataFrame:
+    """Return a piece as a pandas table of encoded features, float32 where all numbers are, and the target.
+
+    ``kind`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
+    """
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+
+    table = piece.read(_training_columns(schema), every_line=ignored)
+    typed = table_format(Path(piece.path)) == "parquet"
+    features, column = _encode_training(table, schema, kind is not None, kind, ignored, typed)
+    single = not schema.interactions and all(
+        isinstance(column, Number)
+        and (column.transform, column.knots, column.missing.rule) == ("clip", (), "row")
+        and table.schema[column.name] == pl.Float32
+        for column in schema.columns
+    )
+    # Numbers within the bounds lose nothing as float32, and half of the memory is saved.
+    frame = pd.DataFrame(features.astype(np.float32) if single else features, columns=schema.names)
+    target = column.to_numpy()
+    frame[TARGET] = target.astype(object) if kind == "text" or (ignored and kind is not None) else target
+    return frame
+
+
+def _has_whole_labels(piece: Piece, target: str) -> bool:
+    table = piece.read([target])
+    return bool(table.height == 0 or read_labels(table, target).dtype.is_integer())
+
+
+def read_file_partitions(
+    files: FilePieces, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
+) -> tuple[dd.DataFrame, dd.Series]:
+    """Return features and target of all pieces as a Dask dataframe and series.
+
+    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are read for it. With ``ignored``
+    what cannot be read is missing instead of refused.
+    """
+    import dask
+    import dask.dataframe as dd
+    import numpy as np
+    import pandas as pd
+
+    if labels and kind is None:
+        has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
+        assert schema.target is not None
+        whole = dask.compute(*[has_whole_labels(piece, schema.target.name) for piece in files.pieces])
+        kind = "whole" if all(whole) else "text"
+    meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
+    dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
+    meta[TARGET] = np.empty(0, dtype=dtype)
+    frame = dd.from_map(
+        functools.partial(load_piece, schema=schema, kind=kind, ignored=ignored),
+        list(files.pieces),
+        meta=meta,
+        enforce_metadata=False,  # float32 stays float32
+    )
+    return frame[schema.names], frame[TARGET]
+
+
+@contextlib.contextmanager
+def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
+    """Run Dask on a cluster if an address is given, otherwise in `threads` threads."""
+    import dask
+
+    if address is None:
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            yield
+        return
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="20s")
+    except (OSError, ValueError):
+        raise InputError(f"There is no Dask scheduler at {address!r}.") from None
+    with client:
+        yield
+
+
+def parse_memory_limit(text: str | None) -> int:
+    """Return a memory limit in bytes, half of the machine's memory by default."""
+    if text is None:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    from dask.utils import parse_bytes
+
+    try:
+        limit = int(parse_bytes(text))
+    except ValueError:
+        limit = 0
+    if limit <= 0:
+        raise InputError(f"The memory limit must be like '2 GB'. Got {text!r} instead.")
+    return limit

@@ -1,0 +1,408 @@
+"""Features and targets in memory or in Dask: read, checked, and mapped for the engine, without quoting data in errors.
+
+Tables may be of numpy, scipy, pandas, polars and Dask. Input that scikit-learn refused is examined again, because its
+own messages may quote a value of the data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import issparse
+from sklearn import config_context
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from dpconvex.engine.dask.partitions import Clean, is_partitioned, loosen
+from dpconvex.engine.row_weights import RowWeights, exact_values
+from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
+from dpconvex.engine.threads import surely_finite
+from dpconvex.inputs.labels import is_missing, missing_labels
+from dpconvex.inputs.public_table import column_names, encode_frame
+from dpconvex.inputs.schema import Schema
+from dpconvex.mechanisms.mechanism import Plan
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.table import DaskTable
+
+_ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
+_DAYS = "Turn dates into numbers, for instance days since a fixed date."
+_TARGET = "A target is one number per row: use a classifier for labels."
+_FILL = (
+    "Use invalid_rows='ignore', which counts such a row nowhere, or fill features with public "
+    "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only with "
+    "neighbors='add_or_remove_one', where the number of rows is private."
+)
+# Mechanisms that visit records one by one, in an order of their own.
+_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
+
+
+def _float_types(X: Any) -> Any:
+    """Return the types of floats that X may keep: scikit-learn reads those of arrays and pandas, no other frame's."""
+    floats = [np.float64, np.float32]
+    if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return floats
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    single = isinstance(frame, nw.DataFrame) and set(frame.schema.values()) == {nw.Float32}
+    return np.float32 if single else floats
+
+
+def _merge_duplicates(X: Any) -> Any:
+    """Return a sparse matrix as CSR with every entry once: entries of one position may add up to infinity."""
+    return NonZeros.of(X).to_scipy() if issparse(X) else X
+
+
+@contextmanager
+def _validating() -> Iterator[None]:
+    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
+
+    The check for infinities adds all values up; where the sum overflows, each value is examined.
+    """
+    with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
+        yield
+
+
+def read_training(
+    estimator: object, X: Any, y: Any, clean: Clean | None = None, least: int = 1, y_numeric: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
+
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
+    """
+    owner = type(estimator).__name__
+    X = order_columns_by_bounds(estimator, X)
+    if is_partitioned(X) or is_partitioned(y):
+        return _read_partitions(estimator, X, y, clean, least, y_numeric)
+    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+    _check_table(X, owner, loose=clean is not None or nothing)
+    _check_container("y", y, owner)
+    if y_numeric:
+        _check_dtype("y", y, owner)
+    try:
+        with _validating():
+            X = _merge_duplicates(X)
+            if clean is not None:
+                return _read_marked(estimator, X, y, clean, least, y_numeric)
+            X, y = validate_data(
+                estimator, X, y, dtype=_float_types(X), ensure_min_samples=least,
+                ensure_all_finite=not surely_finite(X), accept_sparse="csr", y_numeric=y_numeric,
+            )  # fmt: skip
+    except (ValueError, OverflowError, TypeError):
+        problem = _find_table_problem(estimator, X, least) or _find_target_problem(owner, X, y, y_numeric)
+    else:
+        if y_numeric:
+            _check_dtype("y", y, owner)  # a list or series may become an array of text
+        return X, y
+    # Raised here and not in the handler, so that it does not carry the original as its context.
+    raise problem or _unknown_problem(owner)
+
+
+def _read_marked(
+    estimator: object, X: object, y: object, clean: Clean, least: int, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
+    owner = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+    # Objects stay objects: next to text, numpy would make text of numbers.
+    table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    rows = validate_data(
+        estimator, table, dtype=_float_types(table), ensure_min_samples=least, ensure_all_finite=False,
+        accept_sparse="csr",
+    )  # fmt: skip
+    column = column_or_1d(np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_values(y))
+    check_consistent_length(rows, column)
+    if numeric:
+        _check_dtype("y", column, owner)
+    return rows, clean(rows, column)
+
+
+def _read_partitions(
+    estimator: object, X: Any, y: Any, clean: Clean | None, least: int, numeric: bool
+) -> tuple[Any, Any]:
+    """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
+    from dpconvex.engine.dask.table import DaskTable
+
+    owner = type(estimator).__name__
+    columns = getattr(X, "columns", None)
+    if columns is not None:
+        _check_columns(X._meta, owner, loose=clean is not None)
+    _check_dtype("X", X, owner)
+    if numeric:
+        _check_dtype("y", y, owner)
+    table = DaskTable(X, y, owner, numeric, clean, least)
+    # A row of zeros under the same names: scikit-learn notes names and number of columns.
+    example: Any = np.zeros((1, table.shape[1]))
+    if columns is not None:
+        import pandas as pd
+
+        example = pd.DataFrame(example, columns=list(columns))
+    validate_data(estimator, example)
+    return table, table
+
+
+def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
+    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come.
+
+    A model that carries a schema reads tables as they come.
+    """
+    owner = type(estimator).__name__
+    schema = getattr(estimator, "schema_", None)
+    if isinstance(schema, Schema) and not reset and not is_encoded(X, schema):
+        X = encode_frame(schema, X, owner)
+    X = order_columns_by_bounds(estimator, X)
+    _check_table(X, owner)
+    try:
+        with _validating():
+            X = _merge_duplicates(X)
+            return validate_data(estimator, X, reset=reset, dtype=_float_types(X), accept_sparse="csr")
+    except (ValueError, OverflowError, TypeError):
+        problem = _find_table_problem(estimator, X, 1, reset)
+    raise problem or _unknown_problem(owner)
+
+
+def as_numbers(y: Any) -> Any:
+    """Return a target as float64; a table of partitions converts its own."""
+    return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
+
+
+def is_encoded(X: Any, schema: Schema) -> bool:
+    """Whether X has the schema's encoded columns already; numbers and flags may be read twice."""
+    if isinstance(X, (str, os.PathLike)):
+        return False
+    names = column_names(X)
+    return names is None or (names == schema.names and names != schema.inputs)
+
+
+def takes_columns_in_order(model: Any) -> Any:
+    """Return a model that is given arrays that were read already, with columns in the order of its bounds."""
+    model._columns_in_order = True
+    return model
+
+
+def order_columns_by_bounds(estimator: object, X: Any) -> Any:
+    """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
+    bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
+    if not isinstance(bounds, Mapping):
+        return X
+    wanted, names = list(bounds), column_names(X)
+    if names is None and getattr(estimator, "_columns_in_order", False):
+        return X
+    if names is None:
+        raise TypeError(
+            f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "
+            f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
+        )
+    known = set(names)
+    for missing, what in (
+        ([name for name in wanted if name not in known], "X has no such column"),
+        ([name for name in names if name not in bounds], "X has this column without bounds"),
+    ):
+        if missing:
+            raise ValueError(
+                f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check "
+                f"{missing[0]!r}: {what}. Select the columns, or give the bounds of all of them."
+            )
+    return X if names == wanted or isinstance(X, Mapping) else X[wanted]
+
+
+def map_rows(X: object, target: object, plan: Plan, owner: str, votes: RowWeights | None = None) -> Rows:
+    """Return the engine that sums over the rows of X, as `read_training` returned it: in memory, or over partitions.
+
+    ``target`` holds one number per row; for Dask it is the table itself or a function of each partition's target.
+    """
+    here = isinstance(X, np.ndarray) or issparse(X)
+    if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
+        raise ValueError(
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
+            "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
+        )
+    row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
+    assert row_map is not None, "records that are matrices are not mapped here"
+    if here:
+        rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        if votes is None:
+            return rows
+        if isinstance(X, NonZeros):
+            raise ValueError(
+                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table "
+                "instead. Use X.toarray()."
+            )
+        return rows.with_row_weights(votes)
+    function = target if callable(target) else None
+    return cast("DaskTable", X).rows(row_map, function, shift, scale, votes)
+
+
+def shape_of(data: Any) -> tuple[int, ...] | None:
+    """Return the shape of data, or None if it has none."""
+    if issparse(data) or is_partitioned(data):
+        return tuple(data.shape)
+    try:
+        return np.asarray(data).shape
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_table(X: object, owner: str, loose: bool = False) -> None:
+    """Raise if a table cannot be read for its container, its columns or its type, whatever its values."""
+    _check_container("X", X, owner)
+    _check_columns(X, owner, loose)
+    _check_dtype("X", X, owner)
+
+
+def _check_container(name: str, data: object, owner: str) -> None:
+    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
+    if name != "X" and issparse(data):
+        raise TypeError(
+            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
+            f"is required. Use {name}.toarray()."
+        )
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
+            f"values would be used. Use {name}.filled(value) with a public value."
+        )
+    if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
+            "instead. Use pandas.DataFrame for a dictionary of columns."
+        )
+
+
+def _check_columns(X: object, owner: str, loose: bool = False) -> None:
+    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
+
+    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
+    """
+    import narwhals as nw
+
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise TypeError(
+            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
+        )
+    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
+        return
+    try:
+        schema = nw.from_native(X).schema
+    except nw.exceptions.DuplicateError:
+        raise ValueError(
+            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
+        ) from None
+    if loose and hasattr(X, "iloc"):
+        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
+        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
+    allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
+    wrong = [
+        name for name, dtype in schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
+    ]
+    if wrong:
+        raise ValueError(
+            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. {_ENCODE}"
+        )
+
+
+def _check_dtype(name: str, array: object, owner: str) -> None:
+    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO":
+        return
+    if dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
+        )
+    # Not the dtype itself: that of text holds the length of the longest value.
+    if dtype.kind in "mM":
+        what, remedy = "dates or durations", _DAYS
+    elif dtype.kind == "V":
+        what, remedy = "a structured array", "Make an array of its fields, one column each."
+    else:
+        what, remedy = "text", _ENCODE if name == "X" else _TARGET
+    raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
+
+
+def _find_table_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
+    """Return what is wrong with a table, or None if nothing is found."""
+    owner = type(estimator).__name__
+    if hasattr(X, "columns"):
+        try:
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+        except ValueError as error:  # about names and numbers of columns, which are public
+            return ValueError(str(error))
+    shape = shape_of(X)
+    if shape is None:
+        return None
+    if len(shape) < 2:
+        return ValueError(
+            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
+            "Reshape your data with X.reshape(-1, 1) if it has a single feature."
+        )
+    if len(shape) > 2:
+        return ValueError(f"Found array with dim {len(shape)}, while {owner} expected dim 2.")
+    for count, fewest, what in zip(shape, (least, 1), ("sample", "feature"), strict=True):
+        if count < fewest:
+            return ValueError(
+                f"Found array with {count} {what}(s) (shape={shape}) while a minimum of {fewest} is required by "
+                f"{owner}."
+            )
+    expected = getattr(estimator, "n_features_in_", shape[1])
+    if not reset and shape[1] != expected:
+        return ValueError(f"X has {shape[1]} features, but {owner} is expecting {expected} features as input.")
+    return _find_value_problem("X", X, owner)
+
+
+def _find_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
+    """Return what is wrong with a target, or None if nothing is found."""
+    if y is None:
+        return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+    shape, rows = shape_of(y), shape_of(X)
+    if shape is None or rows is None:
+        return None
+    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
+        return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
+    labels = np.asarray(y)
+    if numeric or labels.dtype.kind in "fc":
+        problem = _find_value_problem("y", y, owner)
+        if problem is not None:
+            return problem
+    elif labels.dtype.kind == "O" and any(is_missing(label) for label in labels.flat):
+        return ValueError(missing_labels(owner))
+    if shape[0] != rows[0]:
+        return ValueError(f"Found input variables with inconsistent numbers of samples: {[rows[0], shape[0]]}")
+    return None
+
+
+def _find_value_problem(name: str, data: Any, owner: str) -> Exception | None:
+    """Return why data are not finite numbers, or None if they are."""
+    numbers = f"The {name} given to {owner} must be numbers"
+    remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
+    plain = np.asarray(data.data if issparse(data) else data)
+    if plain.dtype.kind == "c":
+        return ValueError(f"Complex data not supported: the X and y given to {owner} must be real numbers.")
+    infinite = ValueError(f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}")
+    try:
+        with np.errstate(all="ignore"):
+            return None if np.isfinite(plain.astype(np.float64)).all() else infinite
+    except OverflowError:
+        return ValueError(f"{numbers} that float64 can hold. Got a larger one instead. Change the units.")
+    except ValueError:
+        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
+    except TypeError:
+        if any(is_missing(value) for value in plain.flat):
+            return infinite
+        return TypeError(
+            f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
+        )
+
+
+def _unknown_problem(owner: str) -> Exception:
+    return ValueError(
+        f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
+        "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."
+    )

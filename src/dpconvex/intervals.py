@@ -1,0 +1,502 @@
+r"""Prediction intervals by conformal calibration on held-out rows, and their files.
+
+Rows are split once, independently of what they hold. An estimator is fitted on one part; on the other, noisy counts
+find a threshold that the scores of enough rows do not exceed. A record lies in one part, so the budget is spent once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.stats import laplace, norm
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import check_number
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.release import Answers
+from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.row_weights import NOBODY
+from dpconvex.estimators.private_model import unchanged_on_failure
+from dpconvex.inputs.people import person_indices, read_people, split_people
+from dpconvex.inputs.settings import Model, ignores_invalid, resolve_guarantee
+from dpconvex.inputs.training_data import read_training, takes_columns_in_order
+from dpconvex.models.model_file import REBUILDING, ModelFileError
+from dpconvex.privacy.bounds import RECORD
+from dpconvex.privacy.certificate import Certificate, CertificateError, Promise
+from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.reports.summary import Summary, summary_text
+from dpconvex.scores import silent
+from dpconvex.types import Array
+
+__all__ = ["ConformalCertificate", "DPConformal"]
+
+COUNTS = 10  # noisy counts of a bisection: 2^10 thresholds
+_OCTAVES = 16  # spanned by the thresholds on either side of 0
+_BUDGET = ("epsilon", "delta", "mu")
+_SAVED = ("coverage", "calibration_share", "score_bound", *_BUDGET)
+_FIELDS = {"format", "version", "parameters", "threshold", "calibration", "model"}
+
+
+@dataclass(frozen=True)
+class ConformalCertificate(Promise):
+    """Guarantee of intervals: a fit and a calibration, on rows of their own.
+
+    Attributes
+    ----------
+    fit : Certificate
+        Of the estimator, on the training rows.
+    calibration : EvaluationCertificate
+        Of the noisy counts, on the held-out rows.
+    """
+
+    fit: Certificate = field(repr=False)
+    calibration: EvaluationCertificate = field(repr=False)
+
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]
+        """Guarantee of both together: a record is in one of the two parts."""
+        return self.fit.guarantee
+
+    @property
+    def neighbors(self) -> str:
+        """The relation of both."""
+        return self.fit.neighbors
+
+    @property
+    def unit(self) -> str:
+        """Unit that both protect."""
+        return self.fit.unit
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which both are mu-Gaussian DP, or None."""
+        found = self.fit.gaussian_mu(), self.calibration.gaussian_mu()
+        return None if None in found else max(float(mu or 0.0) for mu in found)
+
+    def verify(self) -> None:
+        """Raise `CertificateError` unless both verify and promise the same."""
+        self.fit.verify()
+        self.calibration.verify()
+        same = (self.calibration.guarantee, self.calibration.neighbors, self.calibration.unit)
+        wanted = (self.fit.guarantee, "replace_one", self.fit.unit)
+        if same != wanted or self.fit.neighbors != "replace_one":
+            raise CertificateError("The fit and the calibration must promise the same.")
+
+
+class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    r"""Intervals around the predictions of a private regression, with proven coverage.
+
+    The score of a row is ``|y - prediction|``, or for an estimator of several quantiles the distance
+    ``max(low - y, y - high)`` from the outermost two. Ten noisy counts bisect a public grid for a threshold that the
+    scores of at least ``coverage (m + 1) + E`` of the m held-out rows do not exceed, with ``E`` the mean of the largest
+    of ten draws of the noise (or of 0). Rows that the estimator ignores have no score, and m, the number of the others,
+    is private. So each row counts ``1 - coverage`` where its score is at most the threshold, ``-coverage`` where it is
+    larger and 0 where it is ignored; the sum of these must reach ``coverage + E``.
+
+    Parameters
+    ----------
+    estimator : dpconvex regression
+        Unfitted: :class:`DPQuantileRegressor`, one level or several, for instance.
+    coverage : float, default=0.9
+        Probability that a new row's target lies in its interval, at least.
+    calibration_share : float, default=0.25
+        Share of the rows that are held out.
+    epsilon, delta, mu : float, optional
+        Budget of the whole, as for the estimators; by default that of the estimator.
+    score_bound : float, optional
+        Largest threshold, in the target's units; by default the width of ``target_bounds``. It may be far too large.
+    ledger : Ledger, optional
+        Charged once, before noise is drawn; by default that of the estimator.
+    random_state : None or int
+        For tests: a seeded fit is not private.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted on the training rows; its certificate is about them.
+    threshold_ : float
+        Distance from the prediction to either end of its interval; infinite where no threshold of the grid was enough.
+    certificate_ : ConformalCertificate
+        Guarantee of the whole.
+
+    Notes
+    -----
+    Coverage: let N(t) be the number of held-out scores of at most t, and M the largest of the ten draws of noise, or
+    0 if that is larger. A threshold is taken only if its noisy count reached ``c = coverage (m + 1) + E``, so
+    ``N(threshold) >= c - M``: it is no less than the score of rank ``ceil(c - M)``, which a new, exchangeable score
+    exceeds with probability ``1 - ceil(c - M) / (m + 1)`` at most. M does not depend on the rows, so coverage is at
+    least ``(c - E M) / (m + 1)``, over the draw of rows and noise, whatever m is.
+
+    Privacy: replace-one. The two parts have public sizes and a replaced record, or person, lies in one of them. Each
+    count moves by at most 1, also where a row becomes one that is ignored. The threshold is a point of a public grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import DPQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (8000, 2)); y = X.sum(axis=1) + rng.normal(0, 0.2, 8000)
+    >>> model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), epsilon=1.0)
+    >>> intervals = DPConformal(model, coverage=0.9, random_state=0).fit(X, y)
+    >>> low, high = intervals.predict_interval(X[:1])[0]
+    >>> bool(0.5 < high - low < 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Model,
+        coverage: float = 0.9,
+        *,
+        calibration_share: float = 0.25,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        score_bound: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.calibration_share = calibration_share
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.score_bound = score_bound
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _model(self, seed: int | None = None) -> Any:
+        """Return the unfitted estimator with the budget of the whole, after checks."""
+        if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
+            raise TypeError(
+                "The 'estimator' parameter of DPConformal must be a regression of dpconvex. "
+                f"Got {type(self.estimator).__name__} instead."
+            )
+        model: Any = clone(self.estimator)
+        if model.neighbors != "replace_one":
+            raise ValueError(
+                "DPConformal holds out a public number of rows, so its estimator must have neighbors='replace_one'. "
+                f"Got {model.neighbors!r} instead."
+            )
+        if getattr(model, "rows_per_person", 1) != 1 or getattr(model, "person_weight", "equal") != "equal":
+            raise ValueError(
+                "DPConformal counts each person once, if it is given 'groups'. Leave 'rows_per_person' and "
+                "'person_weight' of its estimator at their defaults."
+            )
+        if isinstance(getattr(model, "service_level", None), tuple):
+            raise ValueError(
+                "DPConformal is for one target: its estimator must not have costs of several products. Fit intervals "
+                "for one product at a time."
+            )
+        own = {name: getattr(self, name) for name in _BUDGET}
+        if any(value is not None for value in own.values()):
+            if any(getattr(model, name) is not None for name in _BUDGET):
+                raise ValueError("Give the budget to DPConformal or to its estimator, not to both.")
+            model.set_params(**own)
+        if self.ledger is not None and model.ledger is not None:
+            raise ValueError("Give the ledger to DPConformal or to its estimator, not to both.")
+        model.set_params(ledger=None, random_state=seed)
+        return model
+
+    def certify(self, n_samples: int, n_features: int, *, groups: bool = False) -> ConformalCertificate:
+        """Return the certificate of a fit, before any data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Public shape of the data, with the number of people for that of rows with ``groups=True``.
+        groups : bool, default=False
+            Whether the fit will be given identifiers of people.
+        """
+        seeded = self.random_state is not None
+        model = self._model(0 if seeded else None)
+        training, held = self._parts(n_samples)
+        guarantee = resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
+        calibration = EvaluationCertificate.issue(
+            guarantee, "conformal", "counts", held, 1, COUNTS, seeded=seeded, people=groups
+        )
+        self._wanted(calibration)
+        self._bound()
+        return ConformalCertificate(
+            model.certify(training, n_features, **({"groups": True} if groups else {})), calibration
+        )
+
+    def _parts(self, n_samples: int) -> tuple[int, int]:
+        """Return the public numbers of training and held-out rows."""
+        share = check_number(
+            "calibration_share", "DPConformal", self.calibration_share,
+            "a number between 0 and 1", 0, 1, low_open=True,
+        )  # fmt: skip
+        held = round(share * n_samples)
+        if not 1 <= held < n_samples:
+            raise ValueError(
+                "DPConformal needs training and held-out rows. Give more rows or another 'calibration_share'."
+            )
+        return n_samples - held, held
+
+    def _wanted(self, calibration: EvaluationCertificate) -> float:
+        """Return the noisy centred count that a threshold must reach, or raise if no rows could."""
+        coverage = check_number(
+            "coverage", "DPConformal", self.coverage, "a number between 0 and 1", 0, 1, low_open=True
+        )  # fmt: skip
+        extra, held = _mean_largest(calibration), calibration.n_samples
+        # Half of it again: all rows together must reach it in spite of their own noise.
+        if coverage * (held + 1) + 1.5 * extra > held:
+            needed = math.ceil((coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share))
+            raise ValueError(
+                f"DPConformal cannot show a coverage of {coverage:g} with {held} held-out rows and this budget: noise "
+                f"would hide too many of them. Give about {needed} rows in all, a larger 'calibration_share', a larger "
+                "budget, or a smaller 'coverage'."
+            )
+        return coverage + extra
+
+    def _bound(self) -> float:
+        """Return the largest threshold."""
+        bound = self.score_bound
+        if bound is None:
+            target = getattr(self.estimator, "target_bounds", None)
+            if target is None:
+                raise ValueError(
+                    "The 'score_bound' parameter of DPConformal must be given where the estimator has no "
+                    "'target_bounds'."
+                )
+            bound = float(target[1]) - float(target[0])
+        allowed = "a finite number above 0"
+        return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
+
+    def fit(self, X: object, y: object, groups: object = None) -> Self:
+        """Split rows, fit the estimator, and calibrate.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+        groups : array of shape (n_samples,), optional
+            Identifiers of people. Each is held out with all rows, and one random row of each calibrates. The guarantee
+            applies to a person, and coverage is that of a random row of a new person.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            self._fit(X, y, groups)
+        return self
+
+    def _fit(self, X: object, y: object, groups: object) -> None:
+        """Read, certify, charge, split, fit and calibrate: nothing is charged before all checks of the input."""
+        X, groups = split_people(X, groups)
+        if is_partitioned(X) or is_partitioned(y):
+            raise TypeError(
+                "DPConformal needs rows in memory, because it splits them. Got a Dask collection instead. Use "
+                "X.compute() and y.compute()."
+            )
+        probe = self._model()
+        clean = Clean(numbers_or_missing) if ignores_invalid(probe) else None
+        rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
+        target = np.asarray(target, dtype=np.float64)
+        people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
+        if people is not None and (people.tags == NOBODY).any():
+            if clean is None:
+                raise ValueError(
+                    "The 'groups' given to DPConformal.fit must name a person in every row. Got missing identifiers "
+                    "instead. Use invalid_rows='ignore' for rows that count for nobody."
+                )
+            named = np.flatnonzero(people.tags != NOBODY)
+            rows, target, people = rows[named], target[named], people.part(named, people.records)
+        count = len(target) if people is None else people.records
+        certificate = self.certify(count, rows.shape[1], groups=people is not None)
+        ledger = self.ledger if self.ledger is not None else getattr(self.estimator, "ledger", None)
+        noise = NoiseSource(self.random_state)
+        if ledger is not None:
+            # Durable before anything is fitted: a crash from here on costs budget, never privacy.
+            ledger.charge(
+                certificate.guarantee,
+                mu=certificate.gaussian_mu(),
+                mechanism="conformal",
+                description="DPConformal.fit",
+                neighbors=certificate.neighbors,
+                unit=certificate.unit,
+            )
+        held = np.zeros(count, dtype=bool)
+        chosen = noise.generator.permutation(count)[: certificate.calibration.n_samples]
+        held[chosen] = True
+        more: dict[str, object] = {}
+        if people is not None:
+            assert people.tags is not None
+            (chosen, _), held = people.one_row_each(chosen, noise.generator), held[person_indices(people.tags)]
+            more["groups"] = people.tags[~held]
+        seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
+        model = takes_columns_in_order(self._model(seed))
+        model.fit(rows[~held], target[~held], **more)
+        with silent():
+            scores = self._scores(model, rows[chosen], target[chosen])
+            self.threshold_ = self._threshold(scores, certificate.calibration, noise)
+        self.estimator_, self.certificate_ = model, certificate
+        self.n_features_in_ = probe.n_features_in_
+        if hasattr(probe, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_ = probe.feature_names_in_
+
+    @staticmethod
+    def _scores(model: Any, rows: Array, target: Array) -> Array:
+        """Return the score of every row; NaN where a value is missing."""
+        usable = np.asarray(np.isfinite(rows).all(axis=1))
+        low, high = _ends(model.predict(np.where(usable[:, None], rows, 0.0)))
+        return np.where(usable, np.maximum(low - target, target - high), np.nan)
+
+    def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
+        """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
+        answers = Answers({"scores": calibration.term}, noise)
+        wanted, grid = self._wanted(calibration), thresholds(self._bound())
+        # Rounded up to so many bits that its product with a number of rows is exact.
+        unit = 2.0 ** (calibration.n_samples.bit_length() - 52)
+        missed = math.ceil(float(self.coverage) / unit) * unit * np.count_nonzero(~np.isnan(scores))
+        below, reached = -1, len(grid)  # an infinite threshold covers everything
+        for _ in range(calibration.releases):
+            middle = (below + reached) // 2
+            count = float(np.count_nonzero(scores <= grid[middle])) - missed
+            if answers.release(answers.claim("scores"), [count])[0] >= wanted:
+                reached = middle
+            else:
+                below = middle
+        return float(grid[reached]) if reached < len(grid) else math.inf
+
+    def summary(self) -> Summary:
+        """Return a table for people: threshold, coverage, guarantee, and the estimator's own summary."""
+        check_is_fitted(self)
+        return Summary(_summary(self))
+
+    def predict(self, X: object) -> Array:
+        """Return the estimator's predictions."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_interval(self, X: object) -> Array:
+        """Return the lower and upper end of each row's interval, shape (n_samples, 2).
+
+        Where the threshold is below 0 and quantiles are close, both ends meet in the middle.
+        """
+        low, high = _ends(self.predict(X))
+        middle = low / 2 + high / 2
+        return np.column_stack([np.minimum(low - self.threshold_, middle), np.maximum(high + self.threshold_, middle)])
+
+
+def _summary(model: DPConformal) -> str:
+    """Return the summary as text."""
+    certificate, threshold = model.certificate_, model.threshold_
+    ends = f"prediction ± {threshold:.6g}" if math.isfinite(threshold) else "unbounded"
+    thing = "people" if certificate.unit != RECORD else "rows"
+    lines = [
+        ("interval", ends),
+        ("coverage", f"at least {model.coverage:g}, over the draw of {thing} and noise"),
+        ("guarantee", f"{certificate.guarantee!r}, {certificate.unit}"),
+        ("calibrated on", f"{certificate.calibration.n_samples:,} held-out {thing}"),
+        ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
+    ]
+    text = [f"{label:<16} {value}" for label, value in lines]
+    return "\n".join(["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)])
+
+
+def _ends(predicted: Array) -> tuple[Array, Array]:
+    """Return the outermost predictions of each row."""
+    if predicted.ndim == 1:
+        return predicted, predicted
+    return predicted[:, 0], predicted[:, -1]
+
+
+def thresholds(bound: float) -> Array:
+    """Return 2^10 - 1 thresholds: geometric on either side of 0, up to the bound."""
+    half = 2 ** (COUNTS - 1) - 1
+    sizes = bound * 2.0 ** np.linspace(-_OCTAVES, 0, half)
+    return np.concatenate([-sizes[::-1], [0.0], sizes])
+
+
+def _mean_largest(calibration: EvaluationCertificate) -> float:
+    """Return ``E max(0, e_1, ..., e_k) = int_0^inf 1 - F(x)^k dx`` of the noise of k counts, rounded up."""
+    law = norm if calibration.distribution == "gaussian" else laplace
+    largest, _ = quad(lambda x: -math.expm1(calibration.releases * law.logcdf(x)), 0, 60)
+    # The grid of released counts is far finer than the noise.
+    return float(largest * calibration.scale) * (1 + 1e-6)
+
+
+def content_of(intervals: DPConformal) -> dict[str, object]:
+    """Return the content of a file of fitted intervals, without its format, version and estimator."""
+    calibration, threshold = intervals.certificate_.calibration, intervals.threshold_
+    return {
+        "parameters": {name: getattr(intervals, name) for name in _SAVED},
+        "threshold": threshold if math.isfinite(threshold) else None,
+        "calibration": {**asdict(calibration), "guarantee": calibration.guarantee.to_dict()},
+    }
+
+
+def rebuild_intervals(data: Mapping[str, Any], model: Any) -> DPConformal:
+    """Return the intervals of a file's content after all checks; ``model`` is the estimator that it holds."""
+    if set(data) != _FIELDS:
+        wrong = sorted(set(data) ^ _FIELDS)[:10]
+        raise ModelFileError(f"A file of intervals must have the fields {sorted(_FIELDS)}. Check {wrong}.")
+    if data["version"] != data["model"]["version"]:
+        raise ModelFileError("The 'version' of a file of intervals must be that of its model.")
+    parameters, plain = data["parameters"], data["calibration"]
+    if not isinstance(parameters, dict) or set(parameters) != set(_SAVED):
+        raise ModelFileError(f"The file's 'parameters' must be those of intervals: {_SAVED}.")
+    try:
+        if not isinstance(plain, dict) or set(plain) != {item.name for item in fields(EvaluationCertificate)}:
+            raise ModelFileError("The file's 'calibration' must be the certificate of a calibration.")
+        calibration = EvaluationCertificate(**{**plain, "guarantee": guarantee_from_dict(plain["guarantee"])})
+        own = any(parameters[name] is not None for name in _BUDGET)
+        template = clone(model).set_params(**dict.fromkeys(_BUDGET) if own else {})
+        found = DPConformal(template, **parameters)
+        certificate = ConformalCertificate(model.certificate_, calibration)
+        certificate.verify()
+        _check_certificates(found, certificate)
+        _set_fitted(found, certificate, model, data["threshold"])
+    except ModelFileError:
+        raise
+    except CertificateError as error:
+        raise ModelFileError(f"The certificate of the intervals is not valid. {error}") from error
+    except REBUILDING as error:
+        raise ModelFileError("The file of intervals is malformed.") from error
+    return found
+
+
+def _check_certificates(intervals: DPConformal, certificate: ConformalCertificate) -> None:
+    """Raise unless the certificates are about a split and a calibration as the parameters say."""
+    calibration = certificate.calibration
+    training, held = certificate.fit.bounds.n_samples, calibration.n_samples
+    model = intervals._model()
+    stated = (calibration.mechanism, calibration.statistic, calibration.releases)
+    if (
+        stated != ("conformal", "counts", COUNTS)
+        or intervals._parts(training + held) != (training, held)
+        or calibration.sampler.startswith("seeded") != certificate.fit.sampler.startswith("seeded")
+        or model.neighbors != certificate.neighbors
+        or resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
+    ):
+        raise ModelFileError("The certificates of the intervals do not follow from the parameters.")
+    intervals._wanted(calibration)  # raises where so few rows could not show the coverage
+
+
+def _set_fitted(intervals: DPConformal, certificate: ConformalCertificate, model: Any, stated: object) -> None:
+    """Set the attributes of a fit, or raise if the file states an impossible threshold."""
+    if stated is not None and type(stated) not in (int, float):
+        raise ModelFileError("The file's 'threshold' must be a number, or null for an infinite one.")
+    threshold = math.inf if stated is None else float(stated)  # type: ignore[arg-type]
+    grid = thresholds(intervals._bound())
+    if math.isfinite(threshold) and not np.isclose(grid, threshold, rtol=1e-9, atol=0).any():
+        raise ModelFileError("The file's 'threshold' is none of those that are looked for.")
+    intervals.estimator_, intervals.certificate_ = model, certificate
+    intervals.threshold_ = threshold
+    intervals.n_features_in_ = model.n_features_in_
+    for name in ("feature_names_in_", "schema_"):
+        if hasattr(model, name):
+            setattr(intervals, name, getattr(model, name))

@@ -1,0 +1,277 @@
+r"""AUC: released moments for least squares over pairs, and objective perturbation for other pairwise losses.
+
+Least squares over all positive-negative pairs has the minimiser ``(C+ + C- + m m^T + (alpha/2) I)^{-1} m``, with the
+classes' covariances and the difference ``m`` of their means. With a pooled covariance for both, what is needed is the
+covariance of all rows, one count, and ``m``. Noise is added to few numbers once, and nothing depends on lower bounds
+of the class counts. Sums are taken where they are cheapest: around a released centre, in released white coordinates,
+of rows clipped to a multiple of their released median norm.
+
+Objective perturbation: one record meets all records of the other class, so the Hessian changes by a matrix of full rank
+when one record changes, but of small trace. Noise enters as ``F(w) + <b, w>``: F is a mean over pairs, and so is the
+sensitivity of its gradient. A tenth of the budget can find the median row norm first, where public bounds are loose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpconvex.checks import check_number
+from dpconvex.core.pairs import PrivateClasses
+from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
+from dpconvex.core.queries import Query, prove_sums
+from dpconvex.fit.config import mass_share, total_mu
+from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.objective_perturbation import (
+    ObjectivePerturbation,
+    check_smooth,
+    perturbation_noise,
+    prove_perturbation,
+    release_budget,
+)
+from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
+
+SEARCH_STEPS = 6
+_LEAST_MASS = 0.01  # least share of the records that a released number may state
+_EIGENVALUE_FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
+_SMALL_CLIP, _LARGE_CLIP = 0.7, 1.3  # rows are clipped to this multiple of their median norm
+_AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs noise
+
+
+def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
+    """Return the share of ``mu^2`` of each release, what it is, and how often."""
+    vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
+    counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
+    return {
+        **counted,
+        "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
+        "centre": (0.05, vector, 1),
+        "count": (0.02, Query("count"), 1),
+        "moments": (0.30, Query.moments(n_features), 1),
+        "difference": (0.58, vector, 1),
+    }
+
+
+@calibrates("moments")
+def calibrate_moments(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of each release; together they spend ``mu``."""
+    if not isinstance(bounds, PairwiseBounds):
+        raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
+    mu, terms = total_mu(guarantee, "Moments"), {}
+    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
+    for name, (share, query, releases) in _phases(bounds).items():
+        share = mass if name == "mass" else share * (1 - mass)
+        terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
+    return Calibration(terms)
+
+
+@proves("moments")
+def prove_moments(certificate: Certificate) -> Proof:
+    """Compose the stated counts, sums and second moments."""
+    certificate.check_bounds(PairwiseBounds)
+    return prove_sums(certificate)
+
+
+def private_median(above_half: Callable[[float], float], low: float, high: float) -> float:
+    """Return a point near the median of a positive statistic by six steps of noisy bisection, on a log scale.
+
+    ``above_half`` is the noisy number of records below a point less half of all; ``[low, high]`` the first bracket.
+    """
+    bottom, top = math.log2(low), math.log2(high)
+    for _ in range(SEARCH_STEPS):
+        middle = (bottom + top) / 2
+        many = above_half(2.0**middle) > 0
+        bottom, top = (bottom, middle) if many else (middle, top)
+    return float(2.0 ** ((bottom + top) / 2))
+
+
+def fit_moments(rows: PrivateClasses, certificate: Certificate, record: Facts) -> Array:
+    """Return coefficients from released median norms, centre, prevalence, second moments and class difference.
+
+    Midpoint of the class means and prevalence go into ``record``, and the number of rows where some may be ignored.
+    """
+    bounds, n, d = certificate.bounds, certificate.bounds.n_samples, certificate.bounds.n_features
+    mu = total_mu(certificate.guarantee, "Moments")  # for the choice of row length
+    clip_multiple = _LARGE_CLIP if d / (n * mu) < _AMPLE else _SMALL_CLIP
+
+    def clip_radius(centre: Array, matrix: Array, low: float, high: float) -> float:
+        def above_half(length: float) -> float:
+            return rows.count_shorter("lengths", centre, matrix, length) - half
+
+        return clip_multiple * private_median(above_half, low, high)
+
+    mass, middle, half = float(n), 0.0, n / 2
+    if bounds.ignored_rows:  # what is valid is counted, and the handle centres counts
+        mass = min(max(rows.count_all("mass"), _LEAST_MASS * mass), mass)
+        middle, half = 0.5, 0.0
+    longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
+    radius = clip_radius(origin, same, longest / 256, longest)
+    centre = radius / mass * rows.row_sum("centre", origin, same, radius)
+    share = middle + rows.count_positive("count") / mass
+    prevalence = min(max(share, 1 / (mass + 1)), mass / (mass + 1))
+
+    radius = clip_radius(centre, same, longest / 128, 2 * longest)
+    moments = rows.second_moments("moments", centre, radius) / mass
+    values, vectors = np.linalg.eigh(moments)
+    std = rows.terms["moments"].scale
+    floor = max(_EIGENVALUE_FLOOR * std / mass * math.sqrt(d / 2), 1e-12)
+    raised = np.maximum(values, floor) + floor
+    matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
+
+    radius = clip_radius(centre, matrix, math.sqrt(d) / 64, 4 * math.sqrt(d))
+    largest = max(prevalence, 1 - prevalence)
+    # Weights that sum to about 0 over all records: an error in the centre does not matter.
+    weights = -prevalence / largest, (1 - prevalence) / largest
+    signed = rows.row_sum("difference", centre, matrix, radius, weights)
+    difference = largest * radius / (mass * prevalence * (1 - prevalence)) * signed
+
+    record["midpoint"] = centre + np.linalg.solve(matrix, (0.5 - prevalence) * difference)
+    record["prevalence"] = prevalence
+    if bounds.ignored_rows:
+        record["mass"] = mass
+    # 2 C_within + m m^T with C_within = I - p (1 - p) m m^T, which is positive definite for every p.
+    system = 2 * np.eye(d) + (1 - 2 * prevalence * (1 - prevalence)) * np.outer(difference, difference)
+    system += bounds.alpha / 2 * matrix @ matrix
+    return np.asarray(matrix @ np.linalg.solve(system, difference))
+
+
+@dataclass(frozen=True)
+class Moments(PrivateMechanism):
+    r"""Least-squares AUC from released moments.
+
+    Released are noisy counts of row norms, the sum of rows, the number of positive records, the second moments of all
+    rows around the released centre, and the signed sum of rows in released white coordinates, each row clipped to a
+    released norm. Where rows may be ignored, their number is released as well.
+
+    Notes
+    -----
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that may change. For rows
+    in the unit ball the sensitivities are 1 (counts), 2 (sums), ``sqrt(2)`` (second moments, Frobenius norm). Public:
+    the number of rows and columns and their bounds. Lower bounds on the class counts are not needed.
+
+    Examples
+    --------
+    >>> from dpconvex import DPAUCClassifier
+    >>> certificate = DPAUCClassifier(mechanism=Moments(), feature_bounds=(0, 1)).certify(1000, 3)
+    >>> sorted(certificate.noise)
+    ['centre', 'count', 'difference', 'lengths', 'moments']
+    """
+
+    name: ClassVar[str] = "moments"
+
+    def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+        """Return private coefficients."""
+        return fit_moments(PrivateClasses(objective, certificate, noise), certificate, record)
+
+
+# Parameter: what was added to a penalty with which no noise would have sufficed.
+ADDED = "added_penalty"
+_SEARCH_SHARE = 0.1
+
+
+def _check_loss(bounds: PairwiseBounds) -> None:
+    """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a penalty."""
+    check_smooth(bounds)
+    if not math.isfinite(float(bounds.loss.lipschitz)):
+        raise ValueError(
+            f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
+            "lipschitz=inf. Use the moments mechanism, output perturbation, or the logistic or hinge loss."
+        )
+
+
+def _check_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
+    """Raise unless the bounds are those of rows in units of a length that is found first: up to 2 apart."""
+    longest, widest = (
+        check_number(name, "auc-objective", parameters[name], "above 0", 0, math.inf, low_open=True)
+        for name in (LONGEST, WIDEST)
+    )
+    if not (bounds.distance >= 2 and widest <= 2 * longest * (1 + 1e-9)):
+        raise ValueError("Rows in units of a released length can lie 2 apart.")
+
+
+@calibrates("auc-objective")
+def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
+
+    Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
+    those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where a typical length of rows is found first,
+    10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
+    """
+    _check_loss(bounds)
+    if LONGEST not in parameters:
+        return perturbation_noise(bounds, guarantee)
+    derived = perturbation_noise(bounds, guarantee, _SEARCH_SHARE)
+    law = derived.noise["objective"].distribution
+    budget = release_budget(guarantee, _SEARCH_SHARE, law)
+    budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
+    scale = released_scale(budget, 1.0, 1)
+    lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
+    return replace(derived, noise={"lengths": lengths, **derived.noise})
+
+
+@proves("auc-objective")
+def prove_pairwise_objective(certificate: Certificate) -> Proof:
+    """Add what the search for a length, the tilt and the release noise cost."""
+    certificate.check_bounds(PairwiseBounds)
+    _check_loss(certificate.bounds)
+    if LONGEST not in certificate.parameters:
+        certificate.check_terms("objective", "release")
+        return prove_perturbation(certificate)
+    _check_units(certificate.bounds, certificate.parameters)
+    certificate.check_terms("objective", "release", "lengths")
+    counts = [certificate.term("lengths", 1.0, 1, "count", SEARCH_STEPS)]
+    return prove_perturbation(certificate, _SEARCH_SHARE, counts)
+
+
+@dataclass(frozen=True)
+class PairwiseObjectivePerturbation(ObjectivePerturbation):
+    r"""Minimise a randomly tilted pairwise objective, ``F(w) + <b, w>``.
+
+    Parameters
+    ----------
+    solver : Solver, str or callable, optional
+        As for :class:`OutputPerturbation`.
+
+    Notes
+    -----
+    With ``longest_row`` among the certificate's parameters, the unit of length is released first (the median norm, to
+    which rows are clipped, or half the public distance of two rows); bounds and alpha are in units of it.
+
+    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
+    labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
+    class counts.
+
+    Examples
+    --------
+    >>> from dpconvex import DPAUCClassifier
+    >>> model = DPAUCClassifier(mechanism="objective", feature_bounds=(0, 1), min_positive=200, min_negative=200)
+    >>> model.certify(1000, 3).mechanism
+    'auc-objective'
+    """
+
+    name: ClassVar[str] = "auc-objective"
+
+    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+        """Bring rows to a unit in which no two are further apart than 2.
+
+        The unit is the released median norm, to which rows are clipped, if that at least halves the noise. Otherwise it
+        is half the public distance: clipped rows lose what tells a rare class of long rows from the others.
+        """
+        if LONGEST not in certificate.parameters:
+            return
+        longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
+        median_row_norm = private_median(
+            lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest
+        )
+        record["row_length"] = minimiser.measure_rows(median_row_norm if 4 * median_row_norm <= widest else None)

@@ -1,0 +1,406 @@
+r"""Noisy stochastic gradient descent: noise enters in every step, on the sum over a random batch.
+
+    theta <- theta - step_size * ((sum over the batch of w grad loss + std * normal) / batch_size + alpha theta)
+
+Sampling makes each step reveal little, so there can be very many of them; their average forgets most of the noise.
+Accounting and runner both read from the certificate's parameters how batches are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.engine.block_products import row_margins
+from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.rows import RowIndices
+from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.engine.summation import block_rows
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.structured import SharedNorm, StructuredObjective
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    NoiseTerm,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose, per_problem
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.subsampling import check_sampling, sampled_epsilon, sampled_multiplier
+from dpconvex.types import Array
+
+BatchBounds = LinearBounds | StructuredBounds
+_OWNER = "NoisySGD"
+_NOISE = ("accounted", "published")
+_MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
+_CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few enough for the cache
+
+
+def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
+    """Return ``L sqrt(8 ln(1/delta)) / epsilon``, the noise printed for n^2 steps of one record each."""
+    return lipschitz * math.sqrt(8 * math.log(1 / delta)) / epsilon
+
+
+def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0 < guarantee.epsilon_bound:
+        return guarantee
+    raise ValueError(
+        f"NoisySGD offers ApproxDP with epsilon and delta above 0. Got {guarantee!r} instead. For Gaussian DP use "
+        "'gradient', 'output' or 'phased-sgd'; for pure epsilon use 'objective' or 'output'."
+    )
+
+
+def _scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
+    """Return sampling scheme, relation, rate and number of steps: what the accounting needs besides the noise."""
+    return settings["sampling"], bounds.neighbors, settings["batch_size"] / bounds.n_samples, settings["steps"]
+
+
+def _noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
+    """Return the std of the noise on the sum over a batch: the smallest that suffices, or the published one."""
+    epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
+    scheme = _scheme(bounds, settings)
+    sensitivity = bounds.gradient_sum_sensitivity()
+    if settings["noise"] == "accounted":
+        return sensitivity * sampled_multiplier(*scheme, epsilon, delta)
+    std = published_std(bounds.lipschitz, settings["published_epsilon"], delta)
+    accounted = sampled_epsilon(*scheme, std / sensitivity, delta)
+    if accounted > epsilon:
+        raise ValueError(
+            f"NoisySGD with noise='published' claims epsilon={settings['published_epsilon']:g}, but its noise is "
+            f"accounted at epsilon={accounted:.4g} (delta={delta:g}), more than the {epsilon:g} asked for. "
+            "Use noise='accounted'."
+        )
+    return std
+
+
+def _check_finite(bounds: BatchBounds, settings: Parameters, std: float) -> None:
+    """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
+    rate, steps = settings["step_size"], settings["steps"]
+    # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
+    longest = getattr(bounds, "whole_lipschitz", bounds.lipschitz)
+    longest += std * (math.sqrt(bounds.dimension) + 13)
+    if not (rate * bounds.alpha <= 2 and steps * rate * longest < 1e100):
+        raise ValueError(
+            "The 'step_size' parameter of NoisySGD must be so small that steps cannot overflow: at most 2 / alpha, and "
+            f"steps * step_size below 1e100 in units of a gradient. Got {rate!r} instead. Use a smaller step."
+        )
+
+
+@calibrates("sgd")
+def calibrate_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
+    check_one_each(bounds, "NoisySGD")
+    check_bounded_slope(bounds, "NoisySGD")
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
+    settings = parameters["sgd"]
+    steps = check_count("steps", "NoisySGD", settings["steps"])
+    check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
+    check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    std = _noise_std(bounds, _check_guarantee(guarantee), settings)
+    _check_finite(bounds, settings, std)
+    sensitivity = bounds.gradient_sum_sensitivity()
+    # Millions of sums that are never shown are drawn in floating point: no grid.
+    term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
+    return Calibration({"gradients": term})
+
+
+@proves("sgd")
+def prove_sgd(certificate: Certificate) -> Proof:
+    """Account for the stated steps with the stated noise, batches and scheme."""
+    bounds, settings = certificate.bounds, certificate.parameters["sgd"]
+    certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
+    check_one_each(bounds, "NoisySGD")
+    certificate.check_terms("gradients")
+    steps = check_count("steps", "NoisySGD", settings["steps"])
+    moved = bounds.gradient_sum_sensitivity()
+    term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
+    size = check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
+    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    if term.distribution != "gaussian":
+        raise CertificateError("The certificate's noise is not Gaussian.")
+    _check_finite(bounds, settings, term.scale)
+    claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
+    each = claim.delta_bound / problems
+    rate = size / bounds.n_samples
+    multiplier = term.scale / moved
+    epsilon = sampled_epsilon(sampling, bounds.neighbors, rate, steps, multiplier, each)
+    relation = bounds.neighbors.replace("_", "-")
+    drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
+    if bounds.neighbors == "replace_one":
+        proof = "Renyi divergence of the pair that dominates a sampled Gaussian sum"
+    else:
+        proof = "dp-accounting, Poisson-sampled Gaussian"
+    theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {relation}: {proof}"
+    return Proof(compose(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
+
+
+@dataclass(frozen=True)
+class NoisySGD(PrivateMechanism):
+    r"""Stochastic gradient descent with noise on every sum over a batch, and averaged iterates.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Number of steps. By default as many as make sampling pay, ``(n mu / batch_size)^2`` with ``mu`` the Gaussian DP
+        budget of (epsilon, delta), at least 20 passes over the rows, at most n^2 and what a core does in half a minute.
+    batch_size : int, default=1
+        Records per step (in expectation for Poisson sampling). Of a person with several rows, one of them at random.
+    sampling : {"fixed", "poisson"}
+        Exactly ``batch_size`` distinct records, or every record independently with probability ``batch_size / n``.
+    step_size : float, optional
+        In mapped units; by default ``0.5 / sqrt(steps (L^2 / batch_size + d std^2 / batch_size^2))``.
+    average : float, default=0.75
+        Share of the iterates, the last ones, that are averaged; 0 for the last iterate.
+    noise : {"accounted", "published"}
+        The smallest noise that the accounting certifies, or ``std^2 = 8 L^2 ln(1/delta) / epsilon^2`` as printed for
+        n^2 steps of one record each; the certificate then states the accounted epsilon, and a claim that is smaller
+        than that is refused.
+
+    Notes
+    -----
+    Privacy: (epsilon, delta)-DP. Replace-one: both schemes, by :mod:`dpconvex.privacy.subsampling`; add-or-remove-one:
+    Poisson sampling, by dp-accounting. Public: number of rows (nominal under add-or-remove-one), bounds, loss, and all
+    of the parameters above. Any convex or nonconvex loss of bounded slope will do for privacy, kinked ones included.
+
+    Why no Gaussian DP: sampling at rate q makes a step's law ``(1 - q) P + q Q``, P and Q normal and ``1/s`` apart in
+    units of the noise. The test that looks at the tail beyond t has type I error ``a = Phi(-t)`` and power at least
+    ``q Phi(1/s - t)``. A mu-Gaussian step allows a power of ``Phi(mu - t)`` at that error, and for mu below ``1/s`` the
+    ratio ``Phi(1/s - t) / Phi(mu - t)`` grows without bound in t, beyond ``1/q`` too. So a sampled step is mu-Gaussian
+    DP for no mu below ``1/s``, and so for T of them and ``sqrt(T)/s`` (all T batches hold the record with probability
+    ``q^T``, and the tail of the sum decides as before): exact Gaussian DP sees nothing of the sampling, and
+    ``"gradient"``, which uses all records, is better at that price. Pure epsilon: the privacy loss of normal noise is
+    unbounded.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Pinball
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 2, Pinball(0.7), row_norm=1.0, max_norm=1.0)
+    >>> paper = NoisySGD(steps=1000**2, noise="published")
+    >>> paper.certify(bounds, ApproxDP(1.0, 1e-6)).guarantee
+    ApproxDP(epsilon=0.8747, delta=1e-06)
+    """
+
+    steps: int | None = None
+    batch_size: int = 1
+    sampling: str = "fixed"
+    step_size: float | None = None
+    average: float = 0.75
+    noise: str = "accounted"
+    name: ClassVar[str] = "sgd"
+
+    def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> Facts:
+        """Return the public parameters of a run, all chosen."""
+        budget = _check_guarantee(guarantee)
+        epsilon, delta = budget.epsilon_bound, budget.delta_bound
+        size = check_count("batch_size", "NoisySGD", self.batch_size, most=bounds.n_samples)
+        if self.noise not in _NOISE:
+            raise ValueError(
+                f"The 'noise' parameter of NoisySGD must be one of {list(_NOISE)}. Got {self.noise!r} instead."
+            )
+        if self.steps is None:
+            wanted = (bounds.n_samples * gaussian_mu(epsilon, delta) / size) ** 2
+            wanted = max(min(wanted, (bounds.n_samples / size) ** 2), 20 * bounds.n_samples / size)
+            steps = math.ceil(max(200.0, min(wanted, _MOST_WORK / (bounds.dimension * (size + 1)))))
+        else:
+            steps = check_count("steps", "NoisySGD", self.steps)
+        chosen: Facts = {
+            "steps": steps,
+            "batch_size": size,
+            "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
+            "average": check_number("average", _OWNER, self.average, "a number in [0, 1]", 0, 1.01),
+            "noise": self.noise,
+        }
+        if self.noise == "published":
+            chosen["published_epsilon"] = epsilon
+            std = published_std(bounds.lipschitz, epsilon, delta)
+        else:
+            std = _noise_std(bounds, budget, chosen)
+        if self.step_size is None:
+            square = bounds.lipschitz**2 / size + bounds.dimension * std**2 / size**2
+            chosen["step_size"] = 0.5 / math.sqrt(steps * square)
+        else:
+            allowed = "None or a finite number above 0"
+            chosen["step_size"] = check_number("step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True)
+        return chosen
+
+    def _chosen(self, bounds: BatchBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        parameters.setdefault("sgd", self.settings(bounds, guarantee))
+        return parameters
+
+    def certify(
+        self, bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
+    ) -> Certificate:
+        """Derive the certificate from public facts; published noise is certified for what it truly gives."""
+        parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
+        settings = parameters["sgd"]
+        if settings["noise"] == "published":
+            budget = _check_guarantee(guarantee)
+            std = _noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
+            multiplier = std / bounds.gradient_sum_sensitivity()
+            accounted = sampled_epsilon(*_scheme(bounds, settings), multiplier, budget.delta_bound)
+            unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
+            accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
+            guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
+        return super().certify(bounds, guarantee, parameters, seeded)
+
+    def _run(
+        self,
+        objective: EmpiricalObjective | StructuredObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+    ) -> Array:
+        """Return the averaged iterates of noisy stochastic descent."""
+        if isinstance(objective, StructuredObjective):
+            return descend_on_batches(objective, certificate, fast_generator(noise))
+        return _Run(objective, certificate, noise).run()
+
+
+class _Run:
+    """One run on data: the certificate fixes everything but the noise and the batches."""
+
+    def __init__(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource) -> None:
+        from dpconvex.smoothing.compiled_slopes import compile_slope
+
+        self.settings = certificate.parameters["sgd"]
+        term = certificate.noise["gradients"]
+        self.std, self.steps = term.scale, term.releases
+        self.sampling, self.size = self.settings["sampling"], self.settings["batch_size"]
+        self.rate = self.size / certificate.bounds.n_samples
+        self.alpha, self.loss = certificate.bounds.alpha, objective.loss
+        # Records are visited one by one: rows of other engines are refused before.
+        self.rows = cast(MemoryRows, objective.rows)
+        self.n_rows = self.rows.n_records
+        self.sparse = isinstance(self.rows, SparseRows)
+        # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
+        whole = self.rows.small and not self.sparse and not self.rows.has_people
+        self.mapped = self.rows.mapped() if whole else None
+        self.compiled = compile_slope(self.loss)
+        self.generator = fast_generator(noise)
+        self.theta = np.zeros(self.rows.dim)
+        self.permutation = np.arange(self.n_rows)
+
+    def run(self) -> Array:
+        averaged = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
+        total = np.zeros_like(self.theta)
+        self._take(self.steps - averaged, total)
+        total[:] = 0.0
+        self._take(averaged, total)
+        return total / averaged
+
+    def _take(self, steps: int, total: Array) -> None:
+        """Take steps in chunks of about as many sampled records."""
+        single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
+        copied = self.mapped is None and not single
+        chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
+        while steps > 0:
+            count = min(chunk, steps)
+            if self.rows.has_people:  # of people, a random row each, drawn anew every so many steps
+                everyone = np.arange(self.n_rows)
+                self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
+            self._single(count, total) if single else self._batches(count, total)
+            steps -= count
+
+    def _single(self, steps: int, total: Array) -> None:
+        """Take steps of one record each, compiled."""
+        from dpconvex.solvers.sgd_loops import run_single_sgd_steps
+
+        chosen = self.generator.integers(0, self.n_rows, size=steps)
+        for visited, records in self._visited(chosen, block_rows(self.theta.size)):
+            run_single_sgd_steps(
+                self.generator, visited, *records, self.compiled,
+                self.theta, total, self.settings["step_size"], self.alpha, self.std,
+            )  # fmt: skip
+
+    def _visited(self, chosen: RowIndices, few: int) -> Iterator[tuple[RowIndices, tuple[Array, Array, Array]]]:
+        """Yield indices of records with the rows, targets and weights they index; at most `few` copied rows at once."""
+        if self.mapped is not None:
+            yield chosen, self.mapped
+            return
+        for start in range(0, chosen.size, few):
+            records = self.rows.take(chosen[start : start + few]).mapped()
+            yield np.arange(len(records[1])), records
+
+    def _batches(self, steps: int, total: Array) -> None:
+        """Take steps of a batch each: compiled for dense rows and losses of the package, in numpy otherwise."""
+        from dpconvex.solvers.sgd_loops import batch_members, draw_batches, run_sgd_batches
+
+        sizes, swaps = draw_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
+        chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        if self.compiled is not None and not self.sparse and chosen.size:
+            ((visited, records),) = self._visited(chosen, chosen.size)
+            run_sgd_batches(
+                self.generator, sizes, visited, *records, self.compiled, self.theta,
+                total, self.settings["step_size"], self.alpha, self.std, float(self.size),
+            )  # fmt: skip
+            return
+        for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
+            gradient = self.std * self.generator.standard_normal(self.theta.size)
+            for visited, (rows, targets, weights) in self._visited(batch, few):
+                block = rows[visited]
+                slopes = self.loss.gradient(targets[visited], row_margins(block, self.theta))
+                gradient += (weights[visited] * slopes) @ block
+            self.theta -= self.settings["step_size"] * (gradient / self.size + self.alpha * self.theta)
+            total += self.theta
+
+
+def fast_generator(noise: NoiseSource) -> np.random.Generator:
+    """Return a fast generator for many millions of normals, seeded by the operating system or a seeded source."""
+    if not noise.seeded:
+        return np.random.Generator(np.random.SFC64())
+    words = noise.generator.integers(0, 2**32, size=8, dtype=np.uint32)
+    return np.random.Generator(np.random.SFC64(words))
+
+
+def descend_on_batches(
+    objective: StructuredObjective, certificate: Certificate, generator: np.random.Generator
+) -> Array:
+    """Return the mean of the later iterates of noisy stochastic descent on records that are matrices.
+
+    The part that all records share is public and added to every step as it is: only the records' own parts are sampled,
+    summed and hidden by noise.
+    """
+    settings, term = certificate.parameters["sgd"], certificate.noise["gradients"]
+    records, loss, bounds = objective.records, objective.own_loss, certificate.bounds
+    size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
+    averaged = min(steps, max(1, round(settings["average"] * steps)))
+    theta, total = np.zeros(objective.dim), np.zeros(objective.dim)
+    shared = None if records.shared is None else SharedNorm(records.shared, objective.loss)
+    rate = size / bounds.n_samples
+    with single_threaded_blas():  # the products are small: threads would wait for each other
+        for taken in range(steps):
+            if settings["sampling"] == "fixed":
+                batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
+            else:
+                batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
+            matrices = records.scaled(batch)
+            level = None if records.level is None else records.level[batch]
+            # Row by row: what a record gives must not depend on how many others were drawn.
+            margins = row_margins(matrices.reshape(-1, theta.size), theta)
+            targets = records.targets[batch]
+            slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
+            gradient = np.tensordot(slopes, matrices, axes=2)
+            gradient += term.scale * generator.standard_normal(theta.size)
+            move = gradient / size + bounds.alpha * theta
+            if shared is not None:
+                move += shared.gradient(theta)
+            theta = theta - step * move
+            if taken >= steps - averaged:
+                total += theta
+    return total / averaged

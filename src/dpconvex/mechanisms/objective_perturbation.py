@@ -1,0 +1,190 @@
+r"""Objective perturbation: noise enters before solving.
+
+Draw ``b``, minimise ``F(theta) + <b, theta> / n`` to a certified gradient norm, and release the point
+with a little noise that pays for the distance to the exact minimiser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, loss_name
+from dpconvex.objectives.objective import Tiltable
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.calibration import gaussian_mu, released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    NoiseTerm,
+    Parameters,
+    Proof,
+    calibrates,
+    compose_gaussian,
+    compose_pure,
+    proves,
+)
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose, per_problem
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
+
+# Share of epsilon and of delta that pays for stopping short of the exact minimiser.
+RELEASE_SHARE = 0.01
+
+
+def check_smooth(bounds: Bounds) -> None:
+    """Raise unless objective perturbation's proof applies: a smooth loss and a penalty on every coordinate."""
+    if not math.isfinite(bounds.smoothness):
+        loss = loss_name(bounds)
+        raise ValueError(
+            f"ObjectivePerturbation needs a smooth loss, but {loss} has smoothness=inf. "
+            f"Use convolve({loss}(...), kernel, bandwidth) or OutputPerturbation()."
+        )
+    check_bounded_slope(bounds, "ObjectivePerturbation")
+    if getattr(bounds, "cost", None) is not None:
+        raise ValueError(
+            "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost they are known only where "
+            "minimisers without noise lie. Use a radius or OutputPerturbation()."
+        )
+    if not bounds.alpha > 0:
+        raise ValueError(
+            "ObjectivePerturbation needs alpha above 0: its proof needs strong convexity in every coordinate. "
+            f"Got alpha={bounds.alpha!r} instead."
+        )
+
+
+@calibrates("objective")
+def calibrate_objective(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    r"""Derive the two noise terms of objective perturbation.
+
+    Several problems on the same data (one class against the rest) share the budget by basic composition.
+    """
+    check_smooth(bounds)
+    return perturbation_noise(bounds, per_problem(guarantee, parameters.get("problems", 1)))
+
+
+def perturbation_noise(bounds: Bounds, guarantee: Guarantee, search_share: float = 0.0) -> Calibration:
+    r"""Return the noise of the tilt and of the release.
+
+    99 % of the budget goes to ``b``, less the share that is ``search_share`` with before. The other 1 % pays for the
+    solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours' points lie within ``2 t / alpha`` of
+    what the exact minimisers allow.
+    """
+    epsilon, delta = budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
+    law, scale = "gaussian" if delta else "l2-laplace", bounds.tilt_scale(epsilon, delta)
+    form, divisor, moved = bounds.tilted
+    tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
+    tolerance = bounds.solver_tolerance(tilt.norm_upper_bound / divisor)
+    short, size = bounds.tilted_inexactness(tilt, tolerance), tilt.dimension
+    scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
+    release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
+    return Calibration({"objective": tilt, "release": release}, tolerance)
+
+
+def budget_share(guarantee: Guarantee, share: float) -> tuple[float, float]:
+    """Return a share of epsilon and of delta, which is 0 for pure epsilon-DP."""
+    if isinstance(guarantee, ApproxDP):
+        return share * guarantee.epsilon_bound, share * guarantee.delta_bound
+    if isinstance(guarantee, PureDP):
+        return share * guarantee.epsilon_bound, 0.0
+    raise ValueError(
+        f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
+        "Give epsilon and delta, or use a mechanism that offers Gaussian DP."
+    )
+
+
+def release_budget(guarantee: Guarantee, share: float, law: str) -> float:
+    """Return a share of the budget as mu for Gaussian noise, or as epsilon for l2-Laplace noise."""
+    epsilon, delta = budget_share(guarantee, share)
+    return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
+
+
+@proves("objective")
+def prove_objective(certificate: Certificate) -> Proof:
+    """Add the costs of the linear term, by its theorem, and of the release noise; over all problems."""
+    certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
+    check_smooth(certificate.bounds)
+    certificate.check_terms("objective", "release")
+    return prove_perturbation(certificate)
+
+
+def prove_perturbation(certificate: Certificate, search_share: float = 0.0, counts: Sequence[NoiseTerm] = ()) -> Proof:
+    """Compose the linear term, the release and the counts of a search before them.
+
+    With Gaussian noise each gets its share of the claim's epsilon; every share gives a valid bound.
+    """
+    bounds, problems, claim = certificate.bounds, certificate.problems, certificate.guarantee
+    tolerance, size = certificate.check_tolerance(), bounds.dimension
+    form, _, moved = bounds.tilted
+    tilt = certificate.term("objective", moved, size, form)
+    short = bounds.tilted_inexactness(tilt, tolerance)
+    release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
+    gaussian = tilt.distribution == "gaussian"
+    what, family = bounds.tilt_theorem(gaussian)
+    law = "Gaussian" if gaussian else "l2-Laplace"
+    theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
+    if not gaussian:
+        spent = compose_pure([release, *counts]).epsilon_bound
+        return Proof(compose(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
+    if not isinstance(claim, ApproxDP):
+        raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
+    epsilon = claim.epsilon_bound / problems
+    delta = bounds.tilt_delta((1 - RELEASE_SHARE - search_share) * epsilon, tilt.scale)
+    delta += compose_gaussian([release]).delta(RELEASE_SHARE * epsilon)
+    if counts:
+        delta += compose_gaussian(counts).delta(search_share * epsilon)
+    return Proof(compose(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation(PrivateMechanism):
+    r"""Minimise a randomly tilted objective: ``F(theta) + <b, theta> / n``.
+
+    Parameters
+    ----------
+    solver : Solver, str or callable, optional
+        As for :class:`OutputPerturbation`.
+
+    Notes
+    -----
+    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one or
+    add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions, bounds, alpha and the
+    loss. The loss must be convex with bounded slope and curvature, and every coordinate penalised.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
+    >>> certificate = ObjectivePerturbation().certify(bounds, ApproxDP(1.0, 1e-6))
+    >>> round(certificate.noise["objective"]["std"], 2)
+    13.07
+    """
+
+    solver: Method | None = None
+    name: ClassVar[str] = "objective"
+
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        from dpconvex.solvers.black_box import check_solver
+
+        check_solver(self.solver, type(self).__name__)
+        return parameters
+
+    def _run(self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
+        minimiser = PerturbedMinimiser(objective, certificate, noise)
+        self._measure(minimiser, certificate, record)
+        return minimiser.release(self.solver)
+
+    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+        """Bring rows to the certificate's units, where they are not in them."""

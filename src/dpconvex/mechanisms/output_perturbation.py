@@ -1,0 +1,236 @@
+r"""Output perturbation: noise enters after solving.
+
+Minimise ``F`` with any solver, certify the point it returns, and release the point plus noise that hides the
+sensitivity of the minimiser. Kinked losses are minimised through their Moreau envelope, which has the loss's own
+Lipschitz constant: the envelope's objective is the one whose minimiser is released, so its sensitivity is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpconvex.checks import check_number
+from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
+from dpconvex.objectives.objective import Objective
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    NoiseTerm,
+    Parameters,
+    Proof,
+    calibrates,
+    compose_gaussian,
+    compose_pure,
+    proves,
+)
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, compose
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
+
+GAP = "solver_gap"
+RADIUS = "release_radius"
+
+
+def check_strongly_convex(bounds: Bounds) -> None:
+    """Raise unless output perturbation's proof applies: bounded slope and a penalty."""
+    check_bounded_slope(bounds, "OutputPerturbation")
+    if not bounds.alpha > 0:
+        raise ValueError(
+            "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
+            f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
+            "dpconvex.planning.output_penalties for an objective that is only convex."
+        )
+
+
+def _stopping(bounds: Bounds, gap: float | None) -> tuple[float, float]:
+    """Return the tolerance on the gradient's norm and the sensitivity it leaves, from public facts."""
+    if gap is not None:
+        gap = _check_gap(bounds, gap)
+        equivalent = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
+        return equivalent, bounds.minimiser_sensitivity(gap=gap)
+    if math.isfinite(bounds.smoothness):
+        tolerance = bounds.solver_tolerance()
+    else:
+        linear = _with_envelope(bounds)
+        tolerance = linear.envelope_tolerance(linear.envelope_smoothness())
+    return tolerance, bounds.minimiser_sensitivity(tolerance)
+
+
+def _with_envelope(bounds: Bounds) -> LinearBounds:
+    """Return the bounds if they know what the Moreau envelope of a kinked loss needs, or raise."""
+    if isinstance(bounds, LinearBounds):
+        return bounds
+    raise ValueError(
+        f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by convolution first."
+    )
+
+
+def _check_gap(bounds: Bounds, gap: object) -> float:
+    """Return a gap that can be certified, or raise."""
+    allowed = "a finite number above 0"
+    gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
+    least = _smallest_gap(bounds)
+    if gap < least:
+        raise ValueError(
+            f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
+            f"certified in float64 for every data set. Got {gap!r} instead."
+        )
+    return gap
+
+
+def _check_radius(radius: object) -> None:
+    """Raise unless this is None or a radius to project on."""
+    if radius is not None:
+        allowed = "None or a finite number above 0"
+        check_number("radius", "OutputPerturbation", radius, allowed, 0, math.inf, low_open=True)
+
+
+def _smallest_gap(bounds: Bounds) -> float:
+    """Return a gap that float64 can certify whatever the data: a public number.
+
+    A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
+    must exceed what can be resolved at that curvature.
+    """
+    gap = 1e-14 * bounds.lipschitz
+    for _ in range(400):
+        target = math.sqrt(bounds.alpha * gap / 2)
+        if math.isfinite(bounds.smoothness):
+            floor = bounds.solver_tolerance()
+        else:
+            # Four times the first curvature: the solver may have to raise it.
+            linear = _with_envelope(bounds)
+            floor = linear.envelope_tolerance(4 * float(linear.loss.lipschitz) ** 2 / gap)
+        if floor <= target:
+            return gap
+        gap *= 1.25
+    return math.inf
+
+
+@calibrates("output")
+def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
+
+    Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
+    epsilon: l2-Laplace of scale ``sensitivity / epsilon``. Each of k problems on the same data (one class against
+    the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
+    """
+    check_strongly_convex(bounds)
+    tolerance, sensitivity = _stopping(bounds, parameters.get(GAP))
+    dimension, problems = bounds.dimension, parameters.get("problems", 1)
+    if isinstance(guarantee, PureDP) or not (isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0):
+        law, budget = "l2-laplace", guarantee.epsilon_bound / problems
+    else:
+        law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
+    scale = released_scale(budget, sensitivity, dimension)
+    release = NoiseTerm(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
+    return Calibration({"release": release}, tolerance)
+
+
+@proves("output")
+def prove_output(certificate: Certificate) -> Proof:
+    """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
+    bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
+    certificate.check_bounds(Bounds, several=True)
+    check_strongly_convex(bounds)
+    certificate.check_terms("release")
+    tolerance = certificate.check_tolerance()
+    solved = "certified gradient norm"
+    if gap is not None:
+        solved = "certified gap"
+        # A gap is worth this gradient norm: the same distance to the minimiser.
+        tolerance = max(tolerance, math.sqrt(2 * bounds.alpha * _check_gap(bounds, gap)))
+    elif not math.isfinite(bounds.smoothness):
+        solved = "certified gradient norm on a Moreau envelope"
+    _check_radius(certificate.parameters.get(RADIUS))
+    moved, stated = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
+    release = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated)
+    gaussian = release.distribution == "gaussian"
+    proven = compose_gaussian([release]) if gaussian else compose_pure([release])
+    law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
+    theorem = f"{law} output perturbation, {relation}, {solved}"
+    return Proof(compose(proven, certificate.problems), theorem)
+
+
+@dataclass(frozen=True)
+class OutputPerturbation(PrivateMechanism):
+    r"""Release ``argmin F`` plus noise; the minimiser comes from any solver.
+
+    Parameters
+    ----------
+    solver : Solver, str or callable, optional
+        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
+        the name of a method of ``scipy.optimize.minimize``. Its answer is certified at the point returned and
+        polished where it stopped short. By default Newton's method up to about 500 coefficients and L-BFGS beyond.
+    gap : float, optional
+        Public accuracy ``F(theta) - min F`` to stop at, for solvers that are slow to finish, such as subgradient
+        methods: ``2 sqrt(2 gap / alpha)`` is added to the sensitivity, and a kinked loss is solved as it is. By
+        default gradients are made so small that they cost no noise worth mentioning.
+    radius : float, optional
+        Public bound on the norm of the coefficients; what is released is projected on it.
+
+    Notes
+    -----
+    Privacy: Gaussian DP and (epsilon, delta)-DP with exact Gaussian noise, pure epsilon-DP with l2-Laplace noise,
+    under replace-one or add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions,
+    bounds, alpha, the loss, gap and radius. The loss must be convex with bounded slope; kinks are fine. What a
+    solver does, errors included, depends on private data: an error is caught and the default solver takes over, so
+    try your own solver on public data with :class:`dpconvex.solvers.BlackBox` first. Targets that no admissible
+    prediction can come near are clamped to a public limit, which keeps the sums exact enough to certify the minimiser.
+    A clamped record has another loss of the same slope and curvature, so the proof holds for it as well.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import GaussianDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
+    >>> certificate = OutputPerturbation().certify(bounds, GaussianDP(0.5))
+    >>> round(certificate.noise["release"]["std"], 5)
+    0.56569
+    """
+
+    solver: Method | None = None
+    gap: float | None = None
+    radius: float | None = None
+    name: ClassVar[str] = "output"
+
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        from dpconvex.solvers.black_box import check_solver
+
+        check_solver(self.solver, "OutputPerturbation")
+        if self.gap is not None:
+            parameters[GAP] = self.gap
+        if self.radius is not None:
+            _check_radius(self.radius)
+            parameters[RADIUS] = float(self.radius)
+        loss = getattr(bounds, "loss", None)
+        if not math.isfinite(bounds.smoothness) and getattr(loss, "piecewise_linear", None) is None:
+            raise TypeError(
+                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(loss).__name__} is neither. "
+                "Write it as KinkedLoss(knots, slopes), or declare its smoothness."
+            )
+        return parameters
+
+    def _run(self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+        """Return the certified minimiser plus the certificate's noise."""
+        minimiser = PerturbedMinimiser(objective, certificate, noise)
+        released = minimiser.release(self.solver, GAP in certificate.parameters)
+        radius = certificate.parameters.get(RADIUS)
+        if radius is not None:  # a projection of what was released: no privacy cost
+            released = released * min(1.0, radius / max(float(np.linalg.norm(released)), 1e-300))
+        return released
+
+    def minimise(self, objective: Objective, certificate: Certificate) -> Array:
+        """Return the exact certified point that noise is added to: private."""
+        return exact_minimiser(objective, certificate, self.solver, GAP in certificate.parameters)

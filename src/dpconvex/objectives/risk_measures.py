@@ -1,0 +1,401 @@
+"""Risk measures of the losses of rows, plus a ridge: the tilted mean (log-mean-exp) and the smoothed superquantile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from dpconvex.engine.block_products import takes_sparse, weighted_gram
+from dpconvex.engine.rows import Rows, Sums
+from dpconvex.losses.pointwise import Loss
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.types import Array
+
+RecordPart = Callable[[Array, Array, Array, Array, Array], Any]
+
+_STEPS = 200  # of the search for a threshold; bisection alone needs about 60
+
+
+def find_threshold(
+    excess: Callable[[float], tuple[float, float]],
+    high: float,
+    width: float,
+    tolerance: Callable[[float], float],
+    guess: float = math.nan,
+) -> float:
+    """Return the root ``0 <= t <= high`` of a falling function, or 0 where it is not positive there.
+
+    ``excess(t)`` is the function's value and minus its slope. Newton's method within a bracket, which is halved where
+    that does not help; ``guess`` is tried first.
+    """
+    low, t, last = 0.0, 0.0, math.inf
+    for _ in range(_STEPS):
+        value, fall = excess(t)
+        if t == 0 and value <= 0:
+            break
+        low, high = (t, high) if value > 0 else (low, t)
+        if abs(value) <= tolerance(t) or high - low <= 4 * UNIT * max(high, width):
+            break
+        new = t + value / fall if fall > 0 and abs(value) < 0.5 * last else math.nan
+        if t == 0 and low < guess < high:
+            new = guess
+        last = abs(value)
+        t = new if low < new < high else 0.5 * (low + high)
+    return t
+
+
+class _OfRecordLosses(OverRows):
+    """A function of the weighted losses ``w_i loss_i`` of records; targets are clipped to [-1, 1].
+
+    The range of the losses decides how much one record can weigh. Where people have weights, a row counts with its
+    share of the person's weight; weights of single rows multiply ``w_i``.
+    """
+
+    @property
+    def gradient_bound(self) -> float:
+        """``L = lipschitz w||x~||``: of one record, and of the data term."""
+        return float(self.loss.lipschitz * self.rows.row_map.weighted_norm)
+
+    @property
+    def _loss_at_zero(self) -> float:
+        """The largest loss at theta = 0."""
+        return float(np.max(self.loss.value(np.array([1.0, -1.0]), np.zeros(2))))
+
+    def _sum_records(self, theta: Array, part: RecordPart) -> Any:
+        """Sum ``part(block, targets, weights of losses, margins, weights outside of losses)`` over rows."""
+        people = self.rows.has_people
+
+        @takes_sparse
+        def whole(block: Array, y: Array, w: Array, v: Array | None = None) -> Sums:
+            ones = np.ones(y.size)
+            w, v = (w, ones) if v is None else (w, v) if people else (w * v, ones)
+            return tuple(part(block, np.clip(y, -1.0, 1.0), w, block @ theta, v))
+
+        return self.rows.sum_weighted(whole) if self.rows.has_row_weights else self.rows.sum(whole)
+
+
+class _LogSum:
+    """Sums of ``v_i exp(a_i)`` times something, kept relative to the largest exponent so that nothing overflows.
+
+    ``excess`` is ``sum_i v_i expm1(a_i - top)``: exact where all exponents nearly agree, as they do for small tilts.
+    """
+
+    def __init__(self, exponents: Array, weights: Array) -> None:
+        self.top = float(exponents.max(initial=0.0, where=weights > 0))  # losses are never negative
+        below = np.where(weights > 0, exponents - self.top, 0.0)
+        self.factors = weights * np.exp(below)
+        self.count = float(weights.sum())
+        self.excess = float(weights @ np.expm1(below))
+        self.parts: list[Array | float] = []
+
+    def with_parts(self, *parts: Array | float) -> _LogSum:
+        """Keep sums of ``factors * something``; the factors themselves are no longer needed."""
+        self.parts = list(parts)
+        self.factors = np.empty(0)
+        return self
+
+    def __iadd__(self, other: _LogSum) -> _LogSum:
+        top = max(self.top, other.top)
+        own, theirs = self.top - top, other.top - top
+        self.excess = (
+            math.exp(own) * self.excess
+            + self.count * math.expm1(own)
+            + math.exp(theirs) * other.excess
+            + other.count * math.expm1(theirs)
+        )
+        self.parts = [
+            math.exp(own) * mine + math.exp(theirs) * more for mine, more in zip(self.parts, other.parts, strict=True)
+        ]
+        self.count += other.count
+        self.top = top
+        return self
+
+    @property
+    def log_mean(self) -> float:
+        """``log((1/n) sum_i v_i exp(a_i))``, n the sum of weights."""
+        return self.top + math.log1p(self.excess / self.count)
+
+    @property
+    def means(self) -> list[Any]:
+        """The parts under softmax weights."""
+        return [part / (self.count + self.excess) for part in self.parts]
+
+
+class TiltedObjective(_OfRecordLosses):
+    r"""Tilted empirical risk with a ridge.
+
+    ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i, x~_i . theta))) + (alpha/2) ||theta||^2 + W(theta)`` with
+    ``t = tilt``; for ``t = 0`` the mean of ``w_i loss``. ``W(theta) = (K/2) max(0, ||theta|| - B)^2``, ``B =
+    coef_bound`` and ``K = wall``. With softmax weights ``p_i`` of ``t w_i loss_i``, gradients ``g_i`` of
+    ``w_i loss_i`` and ``g = sum_i p_i g_i``:
+
+        gradient  g + alpha theta + K max(0, 1 - B / ||theta||) theta
+        Hessian   sum_i p_i (w_i loss_i'' x~_i x~_i^T + t g_i g_i^T) - t g g^T + alpha I + W''
+
+    Where people have weights, ``sum_i exp(t w_i loss_i)`` becomes ``sum_p (1/m_p) sum_{i of p} exp(t w_i loss_i)``: the
+    loss of a person is the log-mean-exp of its rows', in their range and no steeper.
+
+    Parameters
+    ----------
+    rows : MemoryRows or another engine
+        Mapped rows, targets (clipped to [-1, 1]) and influence weights, which multiply the loss.
+    loss : Loss
+        Smooth pointwise loss of the margin.
+    alpha : float
+        Ridge; it covers the intercept too.
+    tilt : float
+        At least 0.
+    coef_bound, wall : float, optional
+        Where a wall begins and how steep it is; no wall by default.
+
+    Examples
+    --------
+    >>> from dpconvex.engine import MemoryRows, RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, 1.0], RowMap(1, 1.0, fit_intercept=False))
+    >>> round(TiltedObjective(rows, Logistic(), alpha=0.1, tilt=500.0).value([3.0]), 4)
+    3.4972
+    """
+
+    def __init__(
+        self, rows: Rows, loss: Loss, alpha: float, tilt: float, coef_bound: float | None = None, wall: float = 0.0
+    ) -> None:
+        super().__init__(rows, loss, alpha)
+        for name, value in (("tilt", tilt), ("wall", wall)):
+            if not value >= 0 or not math.isfinite(value):
+                raise ValueError(
+                    f"The '{name}' parameter of TiltedObjective must be a finite number >= 0. Got {value!r} instead."
+                )
+        self.tilt, self.wall = float(tilt), float(wall)
+        self.coef_bound = math.inf if coef_bound is None else float(coef_bound)
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        own = {"tilt": self.tilt, "coef_bound": self.coef_bound, "wall": self.wall}
+        return {**self._facts("tilted mean of losses"), **own}
+
+    @property
+    def smoothness(self) -> float:
+        """``beta + tilt L^2 + alpha + K``."""
+        record = self.loss.smoothness * self.rows.row_map.weighted_square
+        return float(record + self.tilt * self.gradient_bound**2 + self.alpha + self.wall)
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+        sums = self._sum(theta)
+        gradient, loss = sums.means
+        data = sums.log_mean / self.tilt if self.tilt > 0 else float(loss)
+        size = float(np.linalg.norm(theta))
+        beyond = max(0.0, size - self.coef_bound)
+        push = self.wall * beyond / max(size, 1e-300) * theta
+        value = self._value(data + 0.5 * self.wall * beyond**2, theta)
+        return value, self._gradient(gradient + push, theta)
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian of F."""
+        theta = np.asarray(theta, dtype=np.float64)
+        gradient, _, second = self._sum(theta, with_hessian=True).means
+        second = self._hessian(second - self.tilt * np.outer(gradient, gradient))
+        size = float(np.linalg.norm(theta))
+        if size > self.coef_bound and self.wall > 0:
+            axis, share = theta / size, 1 - self.coef_bound / size
+            second += self.wall * (share * np.eye(self.dim) + (1 - share) * np.outer(axis, axis))
+        return second
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        Margins and slopes err as in `EmpiricalObjective.rounding_allowance`, with targets of size at most 1. An
+        exponent ``a = t w loss`` then errs by at most ``t w lipschitz e`` for the margin's error ``e``, plus 16
+        roundings of its own size, which is at most ``t (w loss(0) + L ||theta||)``; the weights and their sum err by
+        as much relatively, twice, and by the roundings of the sum. The wall's part errs with the length of theta.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        row_map, loss = self.rows.row_map, self.loss
+        size, bound = float(np.linalg.norm(theta)), self.gradient_bound
+        slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)
+        exponents = loss.lipschitz * ((self.dim + 10) * row_map.weighted_norm * size + 4)
+        exponents = self.tilt * (exponents + LOSS_ULPS * (self._loss_at_zero + bound * size))
+        roundings = slopes + (LOSS_ULPS + 2 * (self.rows.additions + 8) + 2 * exponents) * bound
+        roundings += 3 * self.alpha * size
+        if size > 0.999 * self.coef_bound:
+            roundings += 2 * (self.dim + 8) * self.wall * size
+        return float(1.01 * UNIT * roundings)
+
+    def _sum(self, theta: Array, with_hessian: bool = False) -> _LogSum:
+        tilt, loss = self.tilt, self.loss
+
+        def part(block: Array, y: Array, w: Array, z: Array, v: Array) -> tuple[_LogSum]:
+            losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
+            sums = _LogSum(tilt * losses, v)
+            factors = sums.factors
+            parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
+            if with_hessian:
+                curvature = np.maximum(w * loss.curvature(y, z), 0.0) + tilt * slopes**2
+                parts.append(weighted_gram(block, factors * curvature))
+            return (sums.with_parts(*parts),)
+
+        (sums,) = self._sum_records(theta, part)
+        return cast(_LogSum, sums)
+
+
+class WorstShareObjective(_OfRecordLosses):
+    r"""Mean of the worst share of losses, smoothed, with a ridge.
+
+    ``F(theta) = min_{t >= 0} [t + (1/k) sum_i s(l_i - t)] + (alpha/2) ||theta||^2`` with ``k = share N``, weighted
+    losses ``l_i = w_i loss(y_i, x~_i . theta)`` and ``s(u) = width log(1 + exp(u / width))``. With weights ``p_i =
+    s'(l_i - t) / k`` at the best t, ``q_i = s''(l_i - t) / k`` and gradients ``g_i`` of ``l_i``::
+
+        gradient  sum_i p_i g_i + alpha theta
+        Hessian   sum_i (p_i w_i loss_i'' x~_i x~_i^T + q_i g_i g_i^T) - (sum_i q_i g_i)(sum_i q_i g_i)^T / sum_i q_i
+                  + alpha I,  without the last product where t = 0
+
+    It is convex, because t and theta are so together. As the width shrinks it becomes the mean of the k largest
+    losses (the superquantile): for ``share = 1/n`` the largest loss, for ``share = 1`` the mean of all.
+
+    Parameters
+    ----------
+    rows : MemoryRows or another engine
+        Mapped rows, targets and influence weights, which multiply the loss. Targets are clipped to [-1, 1].
+    loss : Loss
+        Smooth pointwise loss of the margin, never negative.
+    alpha : float
+        Ridge; it covers the intercept too.
+    share : float
+        Above 0 and at most 1.
+    width : float
+        Of the smoothing, above 0.
+    divisor : float, optional
+        The public N; the number of records by default.
+
+    Examples
+    --------
+    The worst of two records decides:
+
+    >>> from dpconvex.engine import MemoryRows, RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, 1.0], RowMap(1, 1.0, fit_intercept=False))
+    >>> round(WorstShareObjective(rows, Logistic(), alpha=0.1, share=0.5, width=0.001).value([3.0]), 4)
+    3.4986
+    """
+
+    def __init__(
+        self, rows: Rows, loss: Loss, alpha: float, share: float, width: float = 0.01, divisor: float | None = None
+    ) -> None:
+        super().__init__(rows, loss, alpha, divisor)
+        if not 0 < share <= 1:
+            raise ValueError(
+                f"The 'share' parameter of WorstShareObjective must be above 0 and at most 1. Got {share!r} instead."
+            )
+        if not 0 < width < math.inf:
+            raise ValueError(
+                f"The 'width' parameter of WorstShareObjective must be a finite number above 0. Got {width!r} instead."
+            )
+        self.share, self.width = float(share), float(width)
+        self._found: tuple[bytes, float] = (b"", 0.0)  # the last theta, and its threshold
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        return {**self._facts("mean of the worst losses"), "share": self.share, "width": self.width}
+
+    @property
+    def smoothness(self) -> float:
+        """``beta + L^2 / width + alpha``."""
+        record = self.loss.smoothness * self.rows.row_map.weighted_square
+        return float(record + self.gradient_bound**2 / self.width + self.alpha)
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient: passes that find the threshold, and one that sums."""
+        theta = np.asarray(theta, dtype=np.float64)
+        threshold, width = self.threshold(theta), self.width
+
+        def part(block: Array, slopes: Array, u: Array, v: Array) -> Sums:
+            excess = width * float(v @ np.logaddexp(0.0, u))
+            return (v * expit(u) * slopes) @ block, excess
+
+        gradient, excess = self._sum(theta, threshold, part)
+        data = threshold + excess / self._worst
+        return self._value(data, theta), self._gradient(gradient / self._worst, theta)
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian of F."""
+        theta = np.asarray(theta, dtype=np.float64)
+        threshold, width, loss = self.threshold(theta), self.width, self.loss
+
+        def part(block: Array, y: Array, w: Array, z: Array, v: Array) -> Sums:
+            slopes, weights = w * loss.gradient(y, z), expit((w * loss.value(y, z) - threshold) / width)
+            bends = v * weights * (1 - weights) / width
+            curvature = v * weights * np.maximum(w * loss.curvature(y, z), 0.0)
+            return weighted_gram(block, curvature + bends * slopes**2), (bends * slopes) @ block, float(bends.sum())
+
+        second, pull, bend = self._sum_records(theta, part)
+        if threshold > 0 and bend > 0:
+            second = second - np.outer(pull, pull / bend)
+        return self._hessian(second / self._worst)
+
+    def threshold(self, theta: npt.ArrayLike) -> float:
+        """Return the best t: the root of ``sum_i s'(l_i - t) = k``, or 0 where the losses are too few or too small.
+
+        At ``t = T + width log(n / k)``, T at least the largest loss, every weight is at most ``k / n``.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        if self._found[0] == theta.tobytes():
+            return self._found[1]
+
+        def part(block: Array, slopes: Array, u: Array, v: Array) -> Sums:
+            weights = expit(u)
+            return float(v @ weights), float(v @ (weights * (1 - weights))) / self.width
+
+        def excess(t: float) -> tuple[float, float]:
+            weight, fall = self._sum(theta, t, part)
+            return weight - self._worst, fall
+
+        largest = self._loss_at_zero + self.gradient_bound * float(np.linalg.norm(theta))
+        high = largest + self.width * math.log(max(1.0, self._share / self.share))
+        close = 4 * UNIT * self._worst
+        t = find_threshold(excess, high, self.width, lambda t: close * (1 + t / self.width), guess=self._found[1])
+        self._found = (theta.tobytes(), t)
+        return t
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        Margins, slopes and losses err as in `TiltedObjective.rounding_allowance`. A weight turns by its part
+        ``e / width`` with an error e of its loss, and so do all weights together at a fixed threshold. An error of the
+        threshold moves all weights to one side: together by what their sum differs from 1, which the search leaves at
+        ``4 (1 + t / width)`` roundings, the errors of weights and those of their sum.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        row_map, loss = self.rows.row_map, self.loss
+        size, bound = float(np.linalg.norm(theta)), self.gradient_bound
+        slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)
+        losses = loss.lipschitz * ((self.dim + 10) * row_map.weighted_norm * size + 4)
+        losses += LOSS_ULPS * (self._loss_at_zero + bound * size)
+        weights = 2 * losses / self.width + 2 * (self.rows.additions + 8) + 8
+        weights += 8 * (self._loss_at_zero + bound * size) / self.width + 8 * math.log(
+            max(1.0, self._share / self.share)
+        )
+        roundings = slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size
+        return float(1.01 * UNIT * roundings)
+
+    @property
+    def _worst(self) -> float:
+        """``k = share N``."""
+        return self.share * self.divisor
+
+    def _sum(self, theta: Array, threshold: float, part: Callable[[Array, Array, Array, Array], Sums]) -> Any:
+        """Sum ``part(block, slopes, (l - t) / width, weights outside of losses)`` over rows."""
+        loss, width = self.loss, self.width
+
+        def whole(block: Array, y: Array, w: Array, z: Array, v: Array) -> Sums:
+            return part(block, w * loss.gradient(y, z), (w * loss.value(y, z) - threshold) / width, v)
+
+        return self._sum_records(theta, whole)

@@ -1,0 +1,475 @@
+"""The choice of a mechanism and of its public parameters, for each task; ``mechanism="auto"`` is resolved here.
+
+``"auto"`` takes noisy descent, or for pure epsilon the perturbed minimiser with the smallest predicted risk. Noisy
+descent needs no penalty, keeps to a private constant where columns cannot pay for their noise, and is consistent;
+perturbed objectives were ahead of it only between some 50 and 100 records after noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
+from dpconvex.engine.rows import RowMap
+from dpconvex.fit.config import total_mu
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss
+from dpconvex.losses.pairwise import PairLoss
+from dpconvex.mechanisms import (
+    Moments,
+    NoisyGradientDescent,
+    NoisySGD,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PairwiseObjectivePerturbation,
+    PhasedERM,
+    PhasedSGD,
+    resolve_mechanism,
+)
+from dpconvex.mechanisms.auc import ADDED, calibrate_pairwise_objective
+from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.planning.forecasts import classifier_prescription, objective_prescription, output_prescription, rounded_up
+from dpconvex.planning.structured_forecasts import (
+    structured_objective_prescription,
+    structured_output_prescription,
+    structured_step_size,
+)
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.smoothing import Kernel, convolve, convolve_vector
+
+AnyBounds = TypeVar("AnyBounds", bound=Bounds)
+
+_STRUCTURED_MECHANISMS = ("auto", "objective", "gradient", "output", "sgd")
+_SGD_STEPS = 2000  # each reads a fiftieth of the records: forty passes
+_SGD_BATCHES = 50
+
+_PAIR_LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
+_PAIR_MECHANISMS = ("auto", "moments", "objective", "output", "gradient")
+_HINGE_BANDWIDTH = 0.5  # of the rounded kink, in units of the score difference
+_SCORE_NOISE = 0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
+_COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
+# Records per coefficient that noise leaves, n mu / (d + 1), from which on a descent outdoes the moments.
+_DESCENT_RECORDS = 4.0
+
+
+@dataclass(frozen=True)
+class Request(Generic[AnyBounds]):
+    """The public settings of a fit, in mapped units; ``alpha`` and ``bandwidth`` are the user's, or None."""
+
+    guarantee: Guarantee  # of all problems together
+    bounds: AnyBounds  # with the plain loss and no penalty
+    kernel: Kernel | None
+    alpha: float | None
+    bandwidth: float | None
+    smooth_loss: PointwiseLoss | None = None  # replaces a classifier's loss where the objective must be smooth
+    problems: int = 1  # one per class of more than two
+    levels: tuple[float, ...] = ()  # of several quantiles that one run finds
+    targets: int = 1  # or one for each of the levels
+    row_map: RowMap | None = None  # mechanisms may depart from it where feature bounds are missing
+    raw_target: bool = False  # whether no bounds of the target are public
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, the facts it certifies, and the risk predicted for it; infinite where none is needed."""
+
+    mechanism: Mechanism
+    bounds: Bounds
+    predicted_risk: float = math.inf
+    parameters: Facts = field(default_factory=dict)
+    bandwidth: float | None = None
+
+
+Chooser = Callable[[Any, Request[Any]], Choice]
+
+
+def _choose(mechanism: object, request: Request[AnyBounds], choosers: Mapping[str, Chooser], owner: str) -> Choice:
+    """Return the choice for the mechanism that was named, or for ``"auto"``; raises what the first candidate raised."""
+    if not (isinstance(mechanism, str) and mechanism == "auto"):
+        found = resolve_mechanism(mechanism, owner)
+        if found.name not in choosers:
+            raise ValueError(
+                f"The 'mechanism' parameter of {owner} must be one of {['auto', *choosers]} or an object of theirs. "
+                f"Got {mechanism!r} instead."
+            )
+        return choosers[found.name](found, request)
+    if not isinstance(request.guarantee, PureDP):
+        return choosers["gradient"](NoisyGradientDescent(), request)
+    choices: list[Choice] = []
+    refusals: list[ValueError] = []
+    for candidate in (ObjectivePerturbation(), OutputPerturbation()):
+        try:
+            choices.append(choosers[candidate.name](candidate, request))
+        except ValueError as error:
+            refusals.append(error)
+    if not choices:
+        raise refusals[0]
+    return min(choices, key=lambda choice: choice.predicted_risk)
+
+
+def choose_quantile_mechanism(mechanism: object, request: Request[LinearBounds], owner: str) -> Choice:
+    """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
+    if request.levels:
+        if isinstance(request.guarantee, PureDP):
+            raise ValueError(
+                f"Several quantiles in one fit of {owner} need an (epsilon, delta) or mu budget. Got pure epsilon "
+                "instead. Give a delta above 0, or fit one quantile at a time."
+            )
+        named = "gradient" if isinstance(mechanism, str) and mechanism == "auto" else mechanism
+        if resolve_mechanism(named, owner).name != "gradient":
+            raise ValueError(
+                f"The 'mechanism' parameter of {owner} must be 'auto' or 'gradient' for several quantiles in one fit. "
+                f"Got {mechanism!r} instead. Fit one quantile at a time, each with its part of the budget."
+            )
+    return _choose(mechanism, request, _QUANTILE_CHOOSERS, owner)
+
+
+def choose_classifier_mechanism(mechanism: object, request: Request[LinearBounds], owner: str) -> Choice:
+    """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
+    return _choose(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
+
+
+def _pinball(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
+    loss, kernel = request.bounds.loss, request.kernel
+    assert isinstance(loss, Pinball)
+    assert kernel is not None
+    return loss, kernel
+
+
+def _quantile_objective(mechanism: ObjectivePerturbation, request: Request[LinearBounds]) -> Choice:
+    loss, kernel = _pinball(request)
+    alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
+    predicted = math.inf
+    if alpha is None or bandwidth is None:
+        chosen = objective_prescription(level, kernel, request.bounds, request.guarantee, alpha, bandwidth)
+        alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
+        predicted = chosen.excess_risk
+    bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
+    return Choice(mechanism, bounds, predicted, bandwidth=bandwidth)
+
+
+def _quantile_output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Choice:
+    plain, kernel = _pinball(request)
+    chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
+    bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
+    return Choice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
+
+
+def _descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
+    """Return the choice of a noisy descent, of quantiles or classifiers."""
+    settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
+    if request.raw_target and not mechanism.plain:
+        settings["raw_target"] = True
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if request.row_map is not None:
+        bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
+    return Choice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
+
+
+def _quantile_stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
+    """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
+    loss, kernel = _pinball(request)
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
+        # The rate of batches of a fixed size would tell the private number of rows.
+        mechanism = NoisySGD(sampling="poisson")
+    settings = mechanism.settings(bounds, request.guarantee)
+    bandwidth = request.bandwidth or contractive_bandwidth(kernel, bounds.curvature_factor, settings["step_size"])
+    bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
+    return Choice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+
+
+def _quantile_phased(mechanism: PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
+    """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
+    loss, kernel = _pinball(request)
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    bandwidth = request.bandwidth
+    if bandwidth is None and isinstance(mechanism, PhasedSGD):
+        step = mechanism.wanted_step(bounds, request.guarantee) / mechanism.decay
+        # A hair wider, so that rounding cannot make the step too long.
+        factor = (1 + 1e-9) * bounds.curvature_factor
+        bandwidth = contractive_bandwidth(kernel, factor, step, bounds.alpha)
+    if bandwidth is not None:
+        bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
+    settings = mechanism.settings(bounds, request.guarantee)
+    return Choice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+
+
+def _smooth_bounds(request: Request[LinearBounds]) -> LinearBounds:
+    loss = request.bounds.loss if request.smooth_loss is None else request.smooth_loss
+    return replace(request.bounds, loss=loss)
+
+
+def _classifier_minimiser(
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: Request[LinearBounds]
+) -> Choice:
+    parameters = {"problems": request.problems}
+    bounds = _smooth_bounds(request)
+    chosen = classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
+    return Choice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
+
+
+def _classifier_descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
+    chosen = _descent(mechanism, request)
+    return replace(chosen, parameters={"problems": request.problems, **chosen.parameters})
+
+
+def _classifier_stochastic(mechanism: NoisySGD | PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
+    bounds = replace(_smooth_bounds(request), alpha=request.alpha or 0.0)
+    settings = mechanism.settings(bounds, per_problem(request.guarantee, request.problems))
+    return Choice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
+
+
+_QUANTILE_CHOOSERS: dict[str, Chooser] = {
+    "objective": _quantile_objective,
+    "output": _quantile_output,
+    "gradient": _descent,
+    "sgd": _quantile_stochastic,
+    "phased-erm": _quantile_phased,
+    "phased-sgd": _quantile_phased,
+}
+_CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
+    "objective": _classifier_minimiser,
+    "output": _classifier_minimiser,
+    "gradient": _classifier_descent,
+    "sgd": _classifier_stochastic,
+    "phased-erm": _classifier_stochastic,
+    "phased-sgd": _classifier_stochastic,
+}
+
+
+def contractive_bandwidth(
+    kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0, jump: float = 1.0
+) -> float:
+    """Return the smallest bandwidth at which a gradient step of this size takes no two points further apart.
+
+    ``jump peak curvature_factor / (2 / step_size - alpha)``: the smoothed loss then has curvature
+    ``2 / step_size - alpha`` in theta. ``jump`` is the jump of the slope at the kink, 1 for the pinball loss.
+    """
+    room = 2 / step_size - alpha
+    if not room > 0:
+        raise ValueError(
+            "contractive_bandwidth needs step_size * alpha below 2. "
+            f"Got step_size={step_size!r} and alpha={alpha!r} instead. Use a smaller step."
+        )
+    return jump * kernel.peak * curvature_factor / room
+
+
+def choose_structured_mechanism(mechanism: object, request: Request[StructuredBounds], owner: str) -> Choice:
+    """Return the choice for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
+    named = {
+        "objective": ObjectivePerturbation(),
+        "gradient": StructuredGradientDescent(),
+        "output": OutputPerturbation(),
+        "sgd": NoisySGD(
+            batch_size=max(1, request.bounds.n_samples // _SGD_BATCHES),
+            steps=_SGD_STEPS,
+            # The rate of batches of a fixed size would tell the private number of records.
+            sampling="fixed" if request.bounds.neighbors == "replace_one" else "poisson",
+        ),
+    }
+    if isinstance(mechanism, str):
+        mechanism = named.get(mechanism, mechanism)
+    if isinstance(mechanism, (ObjectivePerturbation, OutputPerturbation)):
+        return _structured_minimiser(mechanism, request)
+    if isinstance(mechanism, (StructuredGradientDescent, NoisySGD)):
+        return _structured_descent(mechanism, request)
+    if not (isinstance(mechanism, str) and mechanism == "auto"):
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must be one of {list(_STRUCTURED_MECHANISMS)}, "
+            f"ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent. Got {mechanism!r} "
+            "instead."
+        )
+    choices: list[Choice] = []
+    pure = isinstance(request.guarantee, PureDP)
+    if not pure:
+        choices.append(_structured_descent(StructuredGradientDescent(), request))
+    # Losses that cannot be smoothed are left to descent; pure epsilon beyond rank 1 to output perturbation.
+    if not isinstance(request.guarantee, GaussianDP) and not (pure and request.bounds.rank > 1):
+        try:
+            choices.append(_structured_minimiser(ObjectivePerturbation(), request))
+        except ValueError:
+            if not choices:
+                raise
+    if not choices:
+        choices.append(_structured_minimiser(OutputPerturbation(), request))
+    return min(choices, key=lambda choice: choice.predicted_risk)
+
+
+def _structured_minimiser(
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: Request[StructuredBounds]
+) -> Choice:
+    alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
+    assert kernel is not None
+    output = isinstance(mechanism, OutputPerturbation)
+    if alpha is None or bandwidth is None or output or request.bounds.loss.link is not None:
+        prescribe = structured_output_prescription if output else structured_objective_prescription
+        chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
+        alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
+    loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
+    return Choice(mechanism, replace(request.bounds, loss=loss, alpha=alpha), predicted, {"bandwidth": bandwidth})
+
+
+def _structured_descent(mechanism: StructuredGradientDescent | NoisySGD, request: Request[StructuredBounds]) -> Choice:
+    predicted = math.inf
+    if isinstance(mechanism, StructuredGradientDescent):
+        rate, predicted = structured_step_size(request.bounds, request.guarantee, mechanism.steps)
+        if mechanism.step_size is None:
+            mechanism = replace(mechanism, step_size=rate)
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if request.bandwidth is None:
+        return Choice(mechanism, bounds, predicted)
+    assert request.kernel is not None
+    bounds = replace(bounds, loss=convolve_vector(bounds.loss, request.kernel, request.bandwidth))
+    return Choice(mechanism, bounds, predicted, {"bandwidth": request.bandwidth})
+
+
+def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> PairLoss:
+    """Return the smooth pairwise loss that a name or object stands for."""
+    named: dict[str, PairLoss] = {
+        "logistic": PairLogistic("2"),
+        "natural-logistic": PairLogistic("e"),
+        "hinge": PairHinge(bandwidth or _HINGE_BANDWIDTH),
+        "squared": PairSquared(),
+        "squared-hinge": PairSquaredHinge(),
+    }
+    if isinstance(loss, str) and loss in named:
+        return named[loss]
+    if isinstance(loss, (PairLogistic, PairHinge, PairSquared, PairSquaredHinge)) and math.isfinite(loss.smoothness):
+        return loss
+    raise ValueError(
+        f"The 'loss' parameter of {owner} must be one of {list(_PAIR_LOSSES)} or a smooth pairwise loss of "
+        f"dpconvex.losses. Got {loss!r} instead."
+    )
+
+
+def _pair_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+    """Return the typical norm of noise that hides the change of F's gradient."""
+    gamma, size = bounds.gradient_sensitivity, bounds.dimension
+    if isinstance(guarantee, GaussianDP):
+        return gamma * math.sqrt(size) / guarantee.mu
+    delta = guarantee.delta(math.inf)
+    if delta > 0:
+        return gamma * math.sqrt(size) / gaussian_mu(guarantee.epsilon_bound, delta)
+    return gamma * size / guarantee.epsilon_bound
+
+
+def _pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+    r"""Return the penalty of objective and output perturbation.
+
+    ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
+    the AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation
+    also needs a small change of the Hessian's trace, ``kappa <= epsilon / 10`` or ``epsilon / (8 log(1 / delta))``.
+    """
+    alpha = 1.0
+    for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
+        facts = replace(bounds, alpha=alpha)
+        alpha = facts.row_norm * _pair_noise_norm(facts, guarantee) / _SCORE_NOISE
+    kappa = 0.5
+    if not isinstance(guarantee, GaussianDP):
+        delta = guarantee.delta(math.inf)
+        kappa = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta) if delta > 0 else 10))
+    return max(alpha, replace(bounds, alpha=1.0).curvature_ratio / kappa)
+
+
+def _missing_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+    r"""Return the penalty to add before objective perturbation of pairs can be private at all; 0 where noise suffices.
+
+    It makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure epsilon the ratio at which the Jacobian
+    takes half of epsilon, ``d (exp(epsilon / (2 d)) - 1)``: the Delta of Algorithm 2 of the AUC paper, from public
+    facts and with counts that are bounds. The certificate states it.
+    """
+    try:
+        calibrate_pairwise_objective(bounds, guarantee, {})
+        return 0.0
+    except ValueError:
+        if isinstance(guarantee, GaussianDP):
+            raise
+    delta, size = guarantee.delta(math.inf), bounds.dimension
+    if delta > 0:
+        ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta)))
+    else:
+        ratio = size * math.expm1(min(guarantee.epsilon_bound, 50.0 * size) / (2 * size))
+    needed = rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
+    return max(0.0, needed - bounds.alpha)
+
+
+def choose_auc_mechanism(
+    mechanism: object,
+    bounds: PairwiseBounds,
+    single: LinearBounds,
+    guarantee: Guarantee,
+    alpha: float | None,
+    find_length: bool,
+    owner: str,
+) -> Choice:
+    """Return the choice for the AUC.
+
+    ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
+    descent goes: a ranking by the odds of a label has the largest AUC.
+
+    With ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows, if the budget
+    suffices to count half of the rows; bounds and alpha are then in units of that length.
+
+    ``"auto"``: with pure epsilon objective perturbation (output perturbation if the loss has no bounded slope);
+    otherwise noisy gradient descent, or the moments for least squares and where noise leaves few records.
+    """
+    pure = not isinstance(guarantee, GaussianDP) and guarantee.delta(math.inf) == 0
+    steep = not math.isfinite(float(bounds.loss.lipschitz))
+    if isinstance(mechanism, str) and mechanism == "auto":
+        if pure:
+            mechanism = "output" if steep else "objective"
+        else:
+            records = single.n_samples * total_mu(guarantee, owner) / single.dimension
+            few = steep or records < _DESCENT_RECORDS
+            mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
+    found: Mechanism | None = None
+    if isinstance(mechanism, str):
+        named: dict[str, Mechanism] = {
+            "moments": Moments(),
+            "objective": PairwiseObjectivePerturbation(),
+            "output": OutputPerturbation(),
+            "gradient": NoisyGradientDescent(),
+        }
+        found = named.get(mechanism)
+    elif isinstance(mechanism, ObjectivePerturbation):
+        found = PairwiseObjectivePerturbation(mechanism.solver)
+    elif isinstance(mechanism, (Moments, NoisyGradientDescent, OutputPerturbation)):
+        found = mechanism
+    if found is None:
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must be one of {list(_PAIR_MECHANISMS)} or a mechanism object of "
+            f"these kinds. Got {mechanism!r} instead."
+        )
+    if isinstance(found, NoisyGradientDescent):
+        settings = {**found.settings(), "ranking": True}
+        return Choice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})
+    if isinstance(found, Moments) and bounds.neighbors != "replace_one":
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must not be 'moments' under add_or_remove_one: their sensitivities "
+            "are known for a replaced record. Use 'gradient', 'objective' or 'output'."
+        )
+    own: Facts = {}
+    perturbed = isinstance(found, PairwiseObjectivePerturbation)
+    if perturbed and find_length and alpha is None:
+        epsilon = 0.0 if isinstance(guarantee, GaussianDP) else guarantee.epsilon_bound
+        if bounds.n_samples * epsilon >= _COUNTABLE:
+            own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
+            bounds = replace(bounds, row_norm=1.0, diameter=2.0)
+    if alpha is None:
+        alpha = _pair_penalty(bounds, guarantee) if perturbed or isinstance(found, OutputPerturbation) else 0.0
+    elif perturbed:
+        added = _missing_pair_penalty(replace(bounds, alpha=alpha), guarantee)
+        if added > 0:
+            own, alpha = {**own, ADDED: added}, alpha + added
+    return Choice(found, replace(bounds, alpha=alpha), parameters=own)

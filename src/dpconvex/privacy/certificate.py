@@ -1,0 +1,653 @@
+r"""Certificates: privacy claims that anybody can check from what they state.
+
+A certificate states the public facts (:class:`Bounds`), the mechanism with its public parameters, and every release:
+the law and scale of its noise and the sensitivity of what the noise was added to (:class:`NoiseTerm`).
+:meth:`Certificate.verify` computes these sensitivities again from the facts, composes the stated noise and asks whether
+the guarantee follows. It never plans again, so a certificate stays good when later versions choose other noise. It
+proves consistency, not origin: it is not a signature.
+
+Each mechanism registers two rules: :func:`calibrates` derives noise from public facts, :func:`proves` says which
+guarantee stated noise gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from html import escape
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dpconvex.privacy.bounds import RECORD, Bounds, bounds_from_dict
+from dpconvex.privacy.calibration import RESERVED, grid_of
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, for_group, guarantee_from_dict
+from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
+
+FORMAT = "dpconvex-certificate-1"
+# Raised with every change of what a certificate means or of how noise is drawn.
+REVISION = 1
+LAWS = ("gaussian", "l2-laplace")
+ADDED_TO = ("sum", "mean", "count", "coefficients")
+# Beyond this epsilon ratios of probabilities have no meaning any more.
+MOST_EPSILON = 150.0
+# Profiles are computed to a relative error of 1e-9, on another platform perhaps with other digits.
+_SLACK = 1 + 4e-9
+# Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they join.
+_WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
+# Registers its rules by name, like a plug-in: this room is below it and does not know it.
+_MECHANISMS = "dpconvex.mechanisms"
+
+Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain data
+
+
+class CertificateError(ValueError):
+    """A certificate is malformed, or its guarantee does not follow from what it states."""
+
+
+class PrivacyWarning(UserWarning):
+    """A fit promises, or will be worth, less than it seems; said from public facts alone, before the charge."""
+
+
+class LargeDeltaWarning(PrivacyWarning):
+    """Delta is above one in the number of records."""
+
+
+@dataclass(frozen=True)
+class NoiseTerm(Mapping[str, Any]):
+    """Noise that was added ``releases`` times to vectors of one kind.
+
+    Parameters
+    ----------
+    distribution : {"gaussian", "l2-laplace"}
+        Normal in every coordinate, or of density proportional to ``exp(-||b|| / scale)``.
+    scale : float
+        Standard deviation per coordinate, or scale of the l2-Laplace distribution.
+    sensitivity : float
+        l2 sensitivity: largest distance of the vectors of two neighbouring data sets, before rounding to the grid.
+    dimension : int
+        Numbers per vector.
+    added_to : {"sum", "mean", "count", "coefficients"}
+        What the vector is.
+    releases : int, default=1
+        How many such vectors are released, in each of the problems solved on the same rows.
+    tolerance : float, default=0
+        Certified gradient norm of a minimiser that is released; the sensitivity pays for it.
+    grid : float, optional
+        Power of two to whose multiples vector and noise are rounded; by default that of the scale, 0 for noise in
+        floating point.
+    query : str, default=""
+        Kind of a released sum, as :class:`dpconvex.core.queries.Query` lists them; empty for other releases.
+    record_bound : float, default=0
+        Bound on what one record adds to a released sum.
+
+    Notes
+    -----
+    Reads like a mapping as well; ``term["std"]`` is the scale of a Gaussian term.
+
+    Examples
+    --------
+    >>> term = NoiseTerm("gaussian", 4.0, 1.0, dimension=3, added_to="sum", releases=4)
+    >>> round(compose_gaussian([term]).mu, 5)
+    0.5
+    """
+
+    distribution: str
+    scale: float
+    sensitivity: float
+    dimension: int
+    added_to: str
+    releases: int = 1
+    tolerance: float = 0.0
+    grid: float | None = None
+    query: str = ""
+    record_bound: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.grid is None:
+            object.__setattr__(self, "grid", grid_of(self.scale))
+        for name, value in vars(self).items():
+            if name in ("distribution", "added_to"):
+                options = LAWS if name == "distribution" else ADDED_TO
+                allowed, fine = f"one of {list(options)}", value in options
+            elif name == "query":
+                allowed, fine = "a string", type(value) is str
+            elif name in ("dimension", "releases"):
+                allowed, fine = "a positive integer", type(value) is int and 1 <= value < 2**53
+            else:
+                allowed = "a finite number of at least 0"
+                fine = type(value) in (int, float) and 0 <= value < math.inf
+            if not fine:
+                raise ValueError(f"A noise term's {name} must be {allowed}. Got {value!r} instead.")
+        for name in ("scale", "sensitivity", "tolerance", "grid", "record_bound"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if not self.scale > 0:
+            raise ValueError(f"A noise term's scale must be above 0. Got {self.scale!r} instead.")
+        if self.grid and math.frexp(self.grid)[0] != 0.5:
+            raise ValueError(f"A noise term's grid must be a power of two. Got {self.grid!r} instead.")
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "std" and self.distribution == "gaussian":
+            return self.scale
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))
+
+    def __len__(self) -> int:
+        return len(fields(self))
+
+    @property
+    def rounded_sensitivity(self) -> float:
+        """``sensitivity + grid sqrt(dimension)``: rounding moves two vectors apart by at most that much more."""
+        return self.sensitivity + self.effective_grid * math.sqrt(self.dimension)
+
+    @property
+    def effective_grid(self) -> float:
+        """The grid that is paid for: the stated one, but none finer than the gate's; 0 in floating point."""
+        return max(self.grid, grid_of(self.scale)) if self.grid else 0.0
+
+    @property
+    def coordinate_std(self) -> float:
+        """Root mean square of one coordinate: the std, or ``scale sqrt(dimension + 1)`` of l2-Laplace noise."""
+        return self.scale if self.distribution == "gaussian" else self.scale * math.sqrt(self.dimension + 1)
+
+    @property
+    def norm_upper_bound(self) -> float:
+        """A norm that the noise exceeds with probability below 1e-17.
+
+        ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` since the l2-Laplace norm follows Gamma(d).
+        """
+        if self.distribution == "gaussian":
+            return self.scale * (math.sqrt(self.dimension) + 9)
+        return self.scale * (2 * self.dimension + 80)
+
+
+def compose_gaussian(terms: Iterable[NoiseTerm]) -> GaussianDP:
+    """Return what Gaussian releases give together: ``mu^2 = sum releases (rounded sensitivity / std)^2``."""
+    terms = list(terms)
+    if any(term.distribution != "gaussian" for term in terms):
+        raise ValueError("Gaussian DP needs Gaussian noise in every term.")
+    return GaussianDP(math.sqrt(sum(term.releases * (term.rounded_sensitivity / term.scale) ** 2 for term in terms)))
+
+
+def compose_pure(terms: Iterable[NoiseTerm]) -> PureDP:
+    """Return what l2-Laplace releases give together: ``epsilon = sum releases rounded sensitivity / scale``."""
+    terms = list(terms)
+    if any(term.distribution != "l2-laplace" for term in terms):
+        raise ValueError("Pure epsilon-DP needs l2-Laplace noise in every term.")
+    return PureDP(sum(term.releases * term.rounded_sensitivity / term.scale for term in terms))
+
+
+def follows(claim: Guarantee, proven: Guarantee) -> bool:
+    """Return whether a guarantee follows from one that was proven, up to the rounding of the proof."""
+    if isinstance(claim, GaussianDP):
+        return isinstance(proven, GaussianDP) and proven.mu <= claim.mu * _SLACK
+    if claim.delta_bound == 0 and isinstance(proven, GaussianDP):
+        # At a large epsilon the delta of a normal distribution is too small for a number, but it is not 0.
+        return proven.mu == 0
+    return proven.delta(claim.epsilon_bound * _SLACK) <= claim.delta_bound * _SLACK
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Noise that a mechanism derives from public facts.
+
+    Attributes
+    ----------
+    noise : dict of str to NoiseTerm
+        One entry per kind of release.
+    solver_tolerance : float
+        Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
+    stated : dict
+        Public choices that the certificate's parameters state besides those that were given.
+    """
+
+    noise: dict[str, NoiseTerm]
+    solver_tolerance: float = 0.0
+    stated: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The guarantee that stated releases give together, the theorem, and how the noise must be drawn for it."""
+
+    guarantee: Guarantee
+    theorem: str
+    sampler: str = EXACT
+
+
+Calibrator = Callable[[Any, Guarantee, Parameters], Calibration]
+Prover = Callable[["Certificate"], Proof]
+Rule = TypeVar("Rule")
+_CALIBRATORS: dict[str, Calibrator] = {}
+_PROVERS: dict[str, Prover] = {}
+
+
+def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
+    """Register the function that derives noise from public facts for the mechanism of this name."""
+    return _register(_CALIBRATORS, mechanism)
+
+
+def proves(mechanism: str) -> Callable[[Prover], Prover]:
+    """Register the function that says what the stated releases of a mechanism give together.
+
+    It computes the sensitivity of every release again from the certificate's facts and parameters, checks them by
+    :meth:`Certificate.term`, and returns the guarantee that the stated noise proves.
+    """
+    return _register(_PROVERS, mechanism)
+
+
+def _register(rules: dict[str, Rule], mechanism: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        rules[mechanism] = function
+        return function
+
+    return register
+
+
+def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+    """Derive the noise of ``mechanism`` from public facts."""
+    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+
+
+def _registered(rules: dict[str, Rule], mechanism: object) -> Rule:
+    """Return the rule of a mechanism, after loading the module that registers it."""
+    modules = import_module(_MECHANISMS).RULES
+    if isinstance(mechanism, str) and mechanism in modules:
+        import_module(f"{_MECHANISMS}.{modules[mechanism]}")
+    if not isinstance(mechanism, str) or mechanism not in rules:
+        known = sorted({*modules, *rules})
+        raise CertificateError(f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead.")
+    return rules[mechanism]
+
+
+def check_tails(guarantee: Guarantee, numbers: int) -> None:
+    """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers.
+
+    Beyond an epsilon of 150 nothing covers them: what is drawn then is as close to a distribution with the guarantee
+    as the certificate's failure probability says.
+    """
+    if not isinstance(guarantee, ApproxDP) or not guarantee.delta_bound or guarantee.epsilon_bound > MOST_EPSILON:
+        return
+    missing = (1 + math.exp(guarantee.epsilon_bound)) * numbers * TAIL_PROBABILITY
+    if missing > RESERVED * guarantee.delta_bound:
+        raise CertificateError(
+            f"A delta of {guarantee.delta_bound:g} at an epsilon of {guarantee.epsilon_bound:g} is smaller than "
+            "what exact noise can promise. Use a larger delta, or ask for pure epsilon or Gaussian DP."
+        )
+
+
+class Promise:
+    """A guarantee, read at other budgets: what every certificate offers."""
+
+    guarantee: Guarantee
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
+        return self.guarantee.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta at which (epsilon, delta)-DP follows."""
+        return self.guarantee.delta(epsilon)
+
+
+@dataclass(frozen=True)
+class Certificate(Promise):
+    """A privacy claim with everything needed to check it.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        What is promised.
+    neighbors : str
+        Neighbouring relation the promise is about.
+    mechanism, theorem : str
+        How it is kept, and why.
+    bounds : Bounds
+        Public facts.
+    noise : dict of str to NoiseTerm
+        Every kind of release, with its noise and sensitivity.
+    parameters : dict
+        The mechanism's public parameters, and assumptions worth stating.
+    solver_tolerance : float
+        Tolerance that the solver must certify; 0 where nothing is solved.
+    sampler : str
+        ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
+    unit : str
+        Whom the promise is made to: ``"one record"``, ``"one person"`` whose rows have weight 1 together, or ``"one
+        person, at most k rows"``.
+    revision : int
+        Version of the rules that the certificate was written by.
+    digest : str
+        Hash of all other fields: notices an edit of a field that no noise depends on.
+    """
+
+    guarantee: Guarantee
+    neighbors: str
+    mechanism: str
+    theorem: str
+    bounds: Any  # of the kind that check_bounds of its mechanism asks for
+    noise: dict[str, NoiseTerm]
+    parameters: Facts
+    solver_tolerance: float
+    sampler: str
+    unit: str = RECORD
+    revision: int = REVISION
+    digest: str = field(default="", repr=False)
+
+    @classmethod
+    def issue(
+        cls,
+        mechanism: str,
+        bounds: Bounds,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive a certificate from public facts; the only way one is made."""
+        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=_plain_scalar))
+        derived = calibrate(mechanism, bounds, guarantee, chosen)
+        draft = cls(
+            guarantee=guarantee,
+            neighbors=bounds.relation,
+            mechanism=mechanism,
+            theorem="",
+            bounds=bounds,
+            noise=derived.noise,
+            parameters={**chosen, **derived.stated},
+            solver_tolerance=derived.solver_tolerance,
+            sampler="",
+            unit=bounds.unit,
+        )
+        proof = draft._proof()
+        draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
+        return replace(draft, digest=draft._hash())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Concerns that follow from the stated facts: a delta above 1/n, columns without bounds.
+
+        Derived, so nobody can take them out of a certificate.
+        """
+        return tuple(text for text in (unbounded_columns(self), large_delta(self)) if text)
+
+    @property
+    def problems(self) -> int:
+        """Number of runs of the mechanism on the same rows: one, or one per class of more than two."""
+        count = self.parameters.get("problems", 1)
+        classes = self.parameters.get("n_classes", 2)
+        if type(count) is not int or type(classes) is not int or classes < 2:
+            raise CertificateError("The certificate's numbers of problems and classes must be integers.")
+        if count != (1 if classes == 2 else classes):
+            raise CertificateError(f"The certificate's {count} problems are not those of {classes} classes.")
+        return count
+
+    @property
+    def _released_numbers(self) -> int:
+        return self.problems * sum(term.releases * term.dimension for term in self.noise.values())
+
+    @property
+    def failure_probability(self) -> float | None:
+        """Largest distance of the drawn noise from its ideal distribution; None for noise in floating point.
+
+        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
+        event of this probability; the reserve of calibrations covers what it adds to a delta (see
+        :mod:`dpconvex.privacy.noise.gate`).
+
+        Examples
+        --------
+        >>> from dpconvex import DPLogisticRegression
+        >>> DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).failure_probability < 1e-35
+        True
+        """
+        if any(not term.grid for term in self.noise.values()):
+            return None
+        return self._released_numbers * FAILURE_PROBABILITY
+
+    def for_group(self, size: int) -> Guarantee:
+        """Return what is promised to ``size`` records together, by the sharpest bound that the noise proves.
+
+        Releases that are sums plus Gaussian noise move by ``size`` sensitivities: ``size mu`` Gaussian DP. Otherwise
+        the generic bound, in which delta grows much faster than epsilon.
+
+        Examples
+        --------
+        >>> from dpconvex import DPLogisticRegression
+        >>> two = DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).for_group(2)
+        >>> two.epsilon_bound, f"{two.delta_bound:.2g}"
+        (2.0, '3.2e-06')
+        """
+        return for_group(self.guarantee, self._proof().guarantee, size)
+
+    def gaussian_mu(self) -> float | None:
+        """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
+        proven = self._proof().guarantee
+        return proven.mu if isinstance(proven, GaussianDP) else None
+
+    def verify(self) -> None:
+        """Check that the guarantee follows from the stated facts, parameters and noise.
+
+        Every sensitivity is computed again from the public facts; the stated noise is composed by the mechanism's
+        theorem; more noise than needed is fine.
+
+        Raises
+        ------
+        CertificateError
+            Naming the first thing that does not hold: noise that does not suffice, fields that contradict each other,
+            or a revision that this version cannot judge ("not verified").
+        """
+        if type(self.revision) is not int or self.revision != REVISION:
+            raise CertificateError(
+                f"Not verified: the certificate has revision {self.revision!r}, and this version knows {REVISION}."
+            )
+        if self.neighbors != self.bounds.relation:
+            raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
+        if self.unit != self.bounds.unit:
+            raise CertificateError(f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say.")
+        if type(self.solver_tolerance) not in (int, float) or not 0 <= self.solver_tolerance < math.inf:
+            raise CertificateError("The certificate's 'solver_tolerance' must be a finite number.")
+        proof = self._proof()
+        if self.theorem != proof.theorem:
+            raise CertificateError("The certificate's 'theorem' is not that of its mechanism.")
+        if self.sampler not in (proof.sampler, SEEDED):
+            raise CertificateError("The certificate's 'sampler' is not the one its mechanism uses.")
+        try:
+            intact = self.digest == self._hash()
+        except (TypeError, ValueError) as error:
+            raise CertificateError("The certificate holds values that are not plain data.") from error
+        if not intact:
+            raise CertificateError("The certificate was edited: its digest does not match its fields.")
+
+    def _proof(self) -> Proof:
+        """Return what the stated noise proves, or raise if it is less than the guarantee."""
+        try:
+            with np.errstate(all="ignore"):
+                proof = _registered(_PROVERS, self.mechanism)(self)
+                enough = follows(self.guarantee, proof.guarantee)
+        except CertificateError:
+            raise
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise CertificateError(f"The public facts do not support the guarantee: {error}") from error
+        self._check_records()
+        if not enough:
+            raise CertificateError(
+                f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
+            )
+        if proof.sampler == EXACT:
+            check_tails(self.guarantee, self._released_numbers)
+        for name, term in self.noise.items():
+            if (term.effective_grid > 0) != (proof.sampler == EXACT):
+                raise CertificateError(
+                    f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
+                )
+        return proof
+
+    def _check_records(self) -> None:
+        """Raise unless the mechanism's sums carry what the facts say of weights, people and ignored rows."""
+        bounds = self.bounds
+        if (bounds.unit != RECORD or bounds.weighted_rows) and self.mechanism not in _WEIGHTED_MECHANISMS:
+            raise CertificateError(
+                f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
+                f"{sorted(_WEIGHTED_MECHANISMS)}."
+            )
+        stated = self.parameters.get("invalid_rows")
+        # Facts of other kinds have no such field: their constants hold with and without ignored rows.
+        if stated is not None and "ignored_rows" in {each.name for each in fields(bounds)}:
+            choice = str(stated).partition(":")[0]
+            if choice not in ("error", "ignore") or bounds.ignored_rows != (choice == "ignore"):
+                raise CertificateError("The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
+
+    def check_bounds(self, *kinds: type, several: bool = False) -> None:
+        """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
+        if not isinstance(self.bounds, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise CertificateError(
+                f"Mechanism {self.mechanism!r} needs {names}. Got {type(self.bounds).__name__} instead."
+            )
+        if self.problems > 1 and not several:
+            raise CertificateError(f"Mechanism {self.mechanism!r} solves one problem only.")
+
+    def term(
+        self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
+    ) -> NoiseTerm:
+        """Return the stated noise of a release, or raise unless it states what the public facts imply.
+
+        It may state a larger ``sensitivity`` than the facts imply, never a smaller one; all else must be equal.
+        """
+        stated = self.noise[name]
+        facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
+        for fact, value in facts.items():
+            if stated[fact] != value:
+                raise CertificateError(
+                    f"The noise of '{name}' states {fact}={stated[fact]!r}, but the mechanism has {value!r}."
+                )
+        if not stated.sensitivity >= sensitivity * (1 - 1e-9):
+            raise CertificateError(
+                f"The noise of '{name}' states a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
+                f"{sensitivity:.6g}."
+            )
+        return stated
+
+    def check_terms(self, *required: str, optional: tuple[str, ...] = ()) -> None:
+        """Raise unless the certificate states these releases and, beyond them, only optional ones."""
+        names = set(self.noise)
+        if not set(required) <= names or not names <= {*required, *optional}:
+            raise CertificateError(
+                f"The noise of mechanism {self.mechanism!r} must have the terms {sorted(required)}. "
+                f"Got {sorted(names)} instead."
+            )
+
+    def check_tolerance(self) -> float:
+        """Return the stated tolerance after a check that a solver can certify it in float64."""
+        if not self.solver_tolerance >= 2.0**-53 * self.bounds.lipschitz:
+            raise CertificateError("The certificate's 'solver_tolerance' is smaller than float64 can certify.")
+        return self.solver_tolerance
+
+    def _to_dict(self) -> Facts:
+        return {
+            "format": FORMAT,
+            **{item.name: getattr(self, item.name) for item in fields(self)},
+            "guarantee": self.guarantee.to_dict(),
+            "bounds": self.bounds.to_dict(),
+            "noise": {name: dict(term) for name, term in self.noise.items()},
+        }
+
+    def _hash(self) -> str:
+        content = self._to_dict()
+        content.pop("digest")
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON; equal public facts give equal text."""
+        return json.dumps(self._to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Read a certificate; call :meth:`verify` before believing it.
+
+        Raises
+        ------
+        CertificateError
+            If the text is not a certificate of this format.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:  # among them numbers of too many digits
+            raise CertificateError("A certificate must be valid JSON.") from error
+        if not isinstance(data, dict) or not isinstance(data.get("format"), str):
+            raise CertificateError(f"A certificate must be a JSON object of format {FORMAT!r}.")
+        found = data.pop("format")
+        if found != FORMAT:
+            raise CertificateError(
+                f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a newer version of "
+                "dpconvex may read it."
+            )
+        names = {item.name for item in fields(cls)}
+        if set(data) != names:
+            wrong = sorted(set(data) ^ names)
+            raise CertificateError(f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
+        for name in ("noise", "parameters"):
+            if not isinstance(data[name], dict):
+                raise CertificateError(f"A certificate's {name} must be a JSON object.")
+        try:
+            data["guarantee"] = guarantee_from_dict(data["guarantee"])
+            data["bounds"] = bounds_from_dict(data["bounds"])
+            data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
+        except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise CertificateError(f"A certificate's guarantee, bounds or noise are malformed: {error}") from error
+        return cls(**data)
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows."""
+        facts = {
+            "guarantee": repr(self.guarantee),
+            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism,
+            "because": self.theorem,
+            "noise": self.sampler,
+        }
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
+        return f"<table><caption>Privacy certificate</caption>{rows}</table>"
+
+
+def _plain_scalar(value: object) -> object:
+    """Return a scalar of numpy's as a plain number, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not plain data.")
+
+
+def large_delta(certificate: Certificate) -> str | None:
+    """Return what is wrong with a delta above ``1 / n``, or None."""
+    guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
+    if not isinstance(guarantee, ApproxDP) or guarantee.delta_bound * rows <= 1:
+        return None
+    return (
+        f"The delta of {guarantee.delta_bound:g} is above 1/n = {1 / rows:.2g}: publishing one record in full, chosen "
+        "by chance, keeps such a promise. Use a delta far below 1/n."
+    )
+
+
+def finds_column_scales(certificate: Certificate) -> bool:
+    """Return whether scales of columns without public bounds are found privately."""
+    return bool(certificate.parameters.get("fit", {}).get("max_octaves", 0) > 0)
+
+
+def unbounded_columns(certificate: Certificate) -> str | None:
+    """Return what is wrong with columns without public bounds, or None."""
+    if certificate.parameters.get("feature_bounds", ()) is not None or finds_column_scales(certificate):
+        return None
+    return (
+        f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column to hold numbers from about "
+        "-1 to 1: one of far larger numbers, such as an income, makes predictions useless. Give public bounds of the "
+        "columns."
+    )

@@ -1,0 +1,407 @@
+"""Certificates of the steps around a fit: preprocessing of columns, and selection among candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
+from dpconvex.privacy.calibration import gaussian_mu, released_scale
+from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm, Promise, check_tails, follows
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    compose,
+    covered_epsilon,
+    per_problem,
+    pure_mu,
+)
+from dpconvex.privacy.noise import EXACT, SEEDED
+from dpconvex.privacy.rounding_errors import summation_error
+
+MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
+_PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
+_BISECTIONS = 14  # for the mu of one run, which ends within a thousandth on the safe side
+_MOST_REPEATS = 1e9
+# Errors that fields of a forged certificate raise while it is checked.
+_MALFORMED = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class PreprocessingCertificate(Promise):
+    """Privacy claim of a paid transformer, from public facts.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        The promise.
+    mechanism : str
+        ``"quantile-bounds"`` or ``"moments"``.
+    n_samples, n_features : int
+        Public size of the data.
+    noise : dict
+        How it is kept: the ``epsilon`` of each exponential mechanism, or the ``std`` of Gaussian noise.
+    sampler : str
+        Where randomness comes from.
+    neighbors : str
+        Always ``"replace_one"``.
+    """
+
+    guarantee: Guarantee
+    mechanism: str
+    n_samples: int
+    n_features: int
+    noise: dict[str, float]
+    sampler: str
+    neighbors: str = "replace_one"
+
+    @property
+    def term(self) -> NoiseTerm:
+        """The noise of released moments, as other certificates state it."""
+        size, sensitivity = _moments(self.n_samples, self.n_features)
+        return NoiseTerm("gaussian", self.noise["std"], sensitivity, size, "sum")
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
+        if self.mechanism == "moments":
+            return self.guarantee.as_gaussian().mu
+        return math.sqrt(2 * self.n_features) * pure_mu(self.noise["epsilon"])
+
+    def verify(self) -> None:
+        """Check that the stated noise suffices for the guarantee.
+
+        Raises
+        ------
+        CertificateError
+            Naming what does not follow.
+        """
+        try:
+            enough = self._suffices()
+        except CertificateError:
+            raise
+        except _MALFORMED as error:
+            raise CertificateError(f"The certificate is malformed: {error}") from error
+        if not enough:
+            raise CertificateError("The certificate's 'noise' does not follow from its guarantee.")
+
+    def _suffices(self) -> bool:
+        for name in ("n_samples", "n_features"):
+            check_count(name, "a certificate", getattr(self, name))
+        if self.neighbors != "replace_one" or self.sampler not in (EXACT, SEEDED):
+            raise CertificateError("The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
+        if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
+            raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
+        derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
+        ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
+        if set(self.noise) != {name}:
+            raise CertificateError("The certificate's 'noise' is not that of its mechanism.")
+        stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
+        # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
+        return stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
+
+
+def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
+    """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
+
+    Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
+    ``exp(epsilon) / (1 + exp(epsilon)) = Phi(mu / (2 sqrt(2 d)))``. The larger of both counts under (epsilon, delta).
+    """
+    releases = 2 * n_features
+    if isinstance(guarantee, PureDP):
+        return {"epsilon": guarantee.epsilon_bound / releases}
+    each = covered_epsilon(GaussianDP(guarantee.as_gaussian().mu / math.sqrt(releases)))
+    if isinstance(guarantee, ApproxDP):
+        each = max(each, guarantee.epsilon_bound / releases)
+    return {"epsilon": each}
+
+
+def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
+    """Return the noise on sums and second moments of rows in the unit ball, released together."""
+    if isinstance(guarantee, PureDP):
+        raise ValueError(
+            "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
+        )
+    size, sensitivity = _moments(n_samples, n_features)
+    check_tails(guarantee, size)
+    return {"std": released_scale(guarantee.as_gaussian().mu, sensitivity, size)}
+
+
+def _moments(n_samples: int, n_features: int) -> tuple[int, float]:
+    r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
+
+    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
+    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
+    """
+    size = n_features + n_features * (n_features + 1) // 2
+    # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
+    additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
+    error = summation_error(n_samples, size, math.sqrt(2), additions)
+    return size, 3 / math.sqrt(2) + 2 * error
+
+
+@lru_cache(maxsize=256)
+def repeat_and_select_epsilon(mu: float, delta: float, mean_repeats: float) -> float:
+    """Return the epsilon at ``delta`` of releasing the best of a geometric number of runs, each of them mu-GDP."""
+    from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
+    # Shape 1 is the geometric distribution: at least one run.
+    accountant.compose(RepeatAndSelectDpEvent(GaussianDpEvent(1 / mu), mean_repeats, 1.0))
+    return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(maxsize=128)
+def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> float:
+    """Return the largest mu of one run, to a thousandth, at which repeating and selecting is (epsilon, delta)-DP."""
+    high = gaussian_mu(epsilon, delta)
+    low = high / 16
+    while repeat_and_select_epsilon(low, delta, mean_repeats) > epsilon:
+        low, high = low / 16, low
+        if low < 1e-9:
+            raise ValueError(
+                f"No run fits epsilon={epsilon!r} and delta={delta!r} with {mean_repeats:g} repeats. "
+                "Use a larger budget or strategy='exponential'."
+            )
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        fits = repeat_and_select_epsilon(middle, delta, mean_repeats) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def share_budget(
+    guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None, basic: bool = False
+) -> tuple[str, Guarantee, float]:
+    """Return the strategy, what each fit may spend, and the mean number of fits.
+
+    Parameters
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        The total.
+    strategy : {"auto", "exponential", "repeat"}
+        ``"auto"`` takes the one that leaves each fit more.
+    candidates : int
+        How many there are.
+    mean_repeats : float or None
+        Mean number of runs of ``"repeat"``; twice the number of candidates by default.
+    basic : bool, default=False
+        Whether fits share epsilon and delta by basic composition, for mechanisms that do not offer Gaussian DP such as
+        objective perturbation; rules out ``"repeat"``.
+    """
+    if basic and strategy != "repeat":
+        return "exponential", per_problem(guarantee, candidates), float(candidates)
+    repeats = float(2 * candidates) if mean_repeats is None else float(mean_repeats)
+    # (epsilon, delta) composes best as Gaussian DP.
+    whole = guarantee.as_gaussian() if isinstance(guarantee, ApproxDP) else guarantee
+    each = per_problem(whole, candidates)
+    if isinstance(guarantee, ApproxDP) and strategy != "exponential":
+        mu = repeat_and_select_mu(guarantee.epsilon_bound, guarantee.delta_bound, repeats)
+        if strategy == "repeat" or (isinstance(each, GaussianDP) and mu > each.mu):
+            return "repeat", GaussianDP(mu), repeats
+    elif strategy == "repeat":
+        raise ValueError(
+            "The 'strategy' parameter of DPSelect must be 'exponential' or 'auto' with this budget: 'repeat' needs "
+            "epsilon with delta above 0."
+        )
+    return "exponential", each, float(candidates)
+
+
+@dataclass(frozen=True)
+class SelectionCertificate(Promise):
+    """Privacy claim of a selection as a whole, from public facts.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        The total, for everything that is released.
+    strategy : str
+        ``"exponential"`` or ``"repeat"``.
+    candidates : int
+        How many there are.
+    per_fit : PureDP, ApproxDP or GaussianDP
+        What each fit on the training rows spends.
+    mean_repeats : float
+        Mean number of runs; that of ``"exponential"`` is the number of candidates.
+    training_rows, validation_rows : int
+        The split; nominal where the number of rows is private.
+    neighbors : str
+        The relation that every candidate's certificate states.
+    score : RowScoreBounds or AUCScoreBounds
+        Public facts that bound what one record changes in a score.
+    noise : dict
+        How the choice is protected: the ``epsilon`` of the exponential mechanism, or the standard deviation ``std`` of
+        the noise on each run's score, in units of the score's sensitivity.
+    fits : tuple of Certificate
+        What a fit of each candidate promises.
+    label_set : str or None
+        Whether the label set was ``"given"`` or is ``"assumed public"``; None for regressions.
+    sampler : str
+        Where the randomness of the choice comes from; says so if it was seeded, which is not private.
+    """
+
+    guarantee: Guarantee
+    strategy: str
+    candidates: int
+    per_fit: Guarantee
+    mean_repeats: float
+    training_rows: int
+    validation_rows: int
+    neighbors: str
+    score: ScoreBounds
+    noise: dict[str, float]
+    fits: tuple[Certificate, ...] = field(repr=False)
+    label_set: str | None = None
+    sampler: str = EXACT
+
+    @classmethod
+    def issue(
+        cls,
+        guarantee: Guarantee,
+        strategy: str,
+        mean_repeats: float | None,
+        training_rows: int,
+        validation_rows: int,
+        score: ScoreBounds,
+        fits: Sequence[Certificate],
+        *,
+        label_set: str | None = None,
+        seeded: bool = False,
+    ) -> SelectionCertificate:
+        """Derive the relation from the candidates' certificates and the noise of the choice from the guarantee."""
+        relations = sorted({fit.neighbors for fit in fits})
+        if len(relations) != 1:
+            raise ValueError(
+                "The candidates of DPSelect must all promise the same neighbouring relation: what they spend does not "
+                f"add up otherwise. Got {relations} instead. Set what decides it, such as 'label_private', on the "
+                "estimator."
+            )
+        basic = isinstance(fits[0].guarantee, ApproxDP)
+        strategy, per_fit, repeats = share_budget(guarantee, strategy, len(fits), mean_repeats, basic)
+        if isinstance(per_fit, GaussianDP) and strategy == "repeat":
+            noise = {"std": released_scale(per_fit.mu, 1.0, 1)}
+        else:
+            noise = {"epsilon": covered_epsilon(guarantee)}
+        certificate = cls(
+            guarantee=guarantee,
+            strategy=strategy,
+            candidates=len(fits),
+            per_fit=per_fit,
+            mean_repeats=repeats,
+            training_rows=training_rows,
+            validation_rows=validation_rows,
+            neighbors=relations[0],
+            score=score,
+            noise=noise,
+            fits=tuple(fits),
+            label_set=label_set,
+            sampler=SEEDED if seeded else EXACT,
+        )
+        certificate._check()
+        return certificate
+
+    @property
+    def theorem(self) -> str:
+        """Why the total holds."""
+        apart = f"training and validation rows are disjoint, {self.neighbors.replace('_', '-')}"
+        if self.strategy == "repeat":
+            return (
+                "Renyi DP of repeating and selecting with a geometric number of runs, mean "
+                f"{self.mean_repeats:g}; {apart}"
+            )
+        return (
+            f"composition of {self.candidates} fits on the training rows, in parallel with the exponential mechanism "
+            f"on the validation rows; {apart}"
+        )
+
+    @property
+    def unit(self) -> str:
+        """Whom the promise is made to: as the candidates' certificates say."""
+        return str(self.fits[0].unit)
+
+    def verify(self) -> None:
+        """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee.
+
+        Raises
+        ------
+        CertificateError
+            Naming what does not follow.
+        """
+        self._check()
+        for certificate in self.fits:
+            certificate.verify()
+
+    def _check(self) -> None:
+        """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
+        try:
+            self._check_fields()
+            fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
+        except CertificateError:
+            raise
+        except _MALFORMED as error:
+            raise CertificateError(f"The selection's certificate is malformed: {error}") from error
+        if not fits:
+            raise CertificateError("The selection's 'per_fit' spends more than its guarantee.")
+        if not choice:
+            raise CertificateError("The selection's 'noise' is too small for its guarantee.")
+
+    def _check_fields(self) -> None:
+        """Raise unless every stated fact is one that a selection can state."""
+        for name in ("candidates", "training_rows", "validation_rows"):
+            check_count(name, "a selection", getattr(self, name))
+        check_number("mean_repeats", "a selection", self.mean_repeats, "a number from 1 to 1e9", 1.0, _MOST_REPEATS)
+        (noise,) = self.noise.values()
+        check_number("noise", "a selection", noise, "a finite number of at least 0", 0.0, math.inf)
+        allowed: dict[str, tuple[object, ...]] = {
+            "strategy": ("exponential", "repeat"),
+            "neighbors": RELATIONS,
+            "sampler": (EXACT, SEEDED),
+            "label_set": (None, "given", "assumed public"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise CertificateError(f"The selection's '{name}' must be one of {values}.")
+        for guarantee in (self.guarantee, self.per_fit):
+            if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
+                raise CertificateError("The selection's 'guarantee' and 'per_fit' must be guarantees.")
+        if not isinstance(self.score, (RowScoreBounds, AUCScoreBounds)):
+            raise CertificateError("The selection's 'score' must state its bounds.")
+        type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
+        if set(self.noise) != {"std" if self.strategy == "repeat" else "epsilon"}:
+            raise CertificateError("The selection's 'noise' is not that of its strategy.")
+        if len({fit.unit for fit in self.fits}) > 1 or any(fit.bounds.rows_per_person > 1 for fit in self.fits):
+            raise CertificateError(
+                "The selection's 'fits' must all promise to one record, or all to one person whose rows have weight 1 "
+                "together: otherwise rows of a person would be in both parts."
+            )
+        stated = (self.per_fit, self.neighbors, self.training_rows)
+        fits = [(fit.guarantee, fit.neighbors, fit.bounds.n_samples) for fit in self.fits]
+        if len(fits) != self.candidates or any(fit != stated for fit in fits):
+            raise CertificateError(
+                "The selection's 'fits' must certify as many fits as there are candidates, each with the stated "
+                "'per_fit', 'neighbors' and 'training_rows'."
+            )
+
+    def _composes(self) -> tuple[bool, bool]:
+        """Return whether all fits together, and the exponential mechanism, each keep the guarantee."""
+        if self.mean_repeats != self.candidates:
+            raise CertificateError("The selection's 'mean_repeats' must be its 'candidates'.")
+        each = self.per_fit
+        if isinstance(self.guarantee, GaussianDP) and isinstance(each, PureDP):
+            each = GaussianDP(pure_mu(each.epsilon_bound))
+        fits = follows(self.guarantee, compose(each, self.candidates))
+        return fits, self.noise["epsilon"] <= covered_epsilon(self.guarantee) * _PLATFORM
+
+    def _repeats(self) -> tuple[bool, bool]:
+        """Return whether repeating keeps the guarantee with runs of ``per_fit``, and the score's noise keeps that."""
+        total, each = self.guarantee, self.per_fit
+        if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):
+            raise CertificateError("Repeated selection turns Gaussian DP into (epsilon, delta)-DP.")
+        cost = repeat_and_select_epsilon(each.mu, total.delta_bound, float(self.mean_repeats))
+        fits = cost <= total.epsilon_bound * _PLATFORM
+        return fits, self.noise["std"] * _PLATFORM >= released_scale(each.mu, 1.0, 1)

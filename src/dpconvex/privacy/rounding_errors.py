@@ -1,0 +1,89 @@
+r"""Rounding errors of sums over rows in floating point, bounded for every data set of so many rows.
+
+Two neighbouring data sets differ by one record, but the rounding errors of two sums differ everywhere. With error at
+most e in each, sums whose exact values are no more than ``sensitivity`` apart are computed no more than
+``sensitivity + 2 e`` apart.
+"""
+
+from __future__ import annotations
+
+import math
+
+UNIT = 2.0**-53
+# Roundings of one term before it is added: the shift, the scale and the shortening of a coordinate, the weight and the
+# slope of its record, and twice as many in reserve.
+_TERM = 12
+# Products below the range of floating-point numbers lose their digits: far less than this each.
+_UNDERFLOW = 1e-300
+# Rows that rounding is paid for where people are summed, whose number of rows is private: more than any machine reads.
+MANY_ROWS = 2**40
+
+
+def most_summed_rows(n_samples: int, neighbors: str) -> int:
+    """Return the number of rows for which rounding is paid for.
+
+    Under add-or-remove-one the number of rows is private: ten times the nominal number, and at least two million.
+    """
+    return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
+
+
+def summation_error(
+    n_rows: int, dimension: int, largest_term: float, additions: int | None = None, people: bool = False
+) -> float:
+    r"""Bound the norm of the rounding error of a sum over rows.
+
+    A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
+    pairwise over blocks, runs and partitions (`dpconvex.engine.summation.most_additions`). The computed sum is
+    the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
+    2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows, at most.
+    dimension : int
+        Length of a mapped row, on which the length of blocks depends.
+    largest_term : float
+        Bound on the norm of one record's contribution.
+    additions : int, optional
+        Additions that a term passes through at most, where sums are not formed by the engine.
+    people : bool, default=False
+        Whether `n_rows` counts people whose rows have weight 1 together: terms are as large together, but there may be
+        `MANY_ROWS` of them.
+
+    Notes
+    -----
+    Privacy: contributions are what the sum adds, multiples ``m_i x_i`` of rows with ``m_i`` as computed. How accurate
+    ``m_i`` is does not matter to a sensitivity, as long as it follows from the record and public numbers and keeps
+    its bound.
+
+    Examples
+    --------
+    >>> summation_error(10_000, 100, 1.0) < 2e-9
+    True
+    """
+    terms = MANY_ROWS if people else n_rows
+    relative = _relative_error(_additions(terms, dimension, additions) + _TERM)
+    return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
+
+
+def relative_sum_error(n_rows: int, dimension: int, additions: int | None = None) -> float:
+    """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' norms.
+
+    Norms are those of rows that were mapped by the same matrix, and err as their products do. `additions` are those
+    that a term passes through at most, where sums are not formed by the engine.
+    """
+    return _relative_error(_additions(n_rows, dimension, additions) + _TERM + 2 * (dimension + 1))
+
+
+def _additions(n_rows: int, dimension: int, additions: int | None) -> int:
+    from dpconvex.engine.summation import most_additions
+
+    return most_additions(n_rows, dimension) if additions is None else additions
+
+
+def _relative_error(roundings: int) -> float:
+    """Return ``k u / (1 - k u)`` for k roundings, rounded up; infinite where nothing is left of the digits."""
+    if roundings * UNIT > 0.5:
+        return math.inf
+    return roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)

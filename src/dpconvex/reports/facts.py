@@ -1,0 +1,267 @@
+"""Facts of a model that summaries and reports show, released or public: attacker, coefficients, noise, forecasts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex.engine import RowMap
+from dpconvex.inputs.settings import Fitted
+from dpconvex.losses import Logistic
+from dpconvex.planning import Forecasts, plan
+from dpconvex.planning.planner import MECHANISMS
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.types import Array
+
+LEVEL = 0.95  # confidence of intervals that are shown
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_FALSE_ALARMS = (0.01, 0.05, 0.1)
+_LONGEST_LABEL = 24  # letters of a label in a heading
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Limits of the strongest attack.
+
+    Attributes
+    ----------
+    accuracy : float
+        Largest share of right answers when both data sets are equally likely: ``(1 + delta(0)) / 2``.
+    rates : list of (float, float)
+        False alarm rates, and the largest detection rate at each.
+    """
+
+    accuracy: float
+    rates: list[tuple[float, float]]
+
+
+def attacker(guarantee: Guarantee) -> Attacker:
+    """Return the limits of an attacker who knows everything but one record."""
+    rates = [(rate, 1 - float(guarantee.tradeoff(rate))) for rate in _FALSE_ALARMS]
+    return Attacker((1 + guarantee.delta(0.0)) / 2, rates)
+
+
+def gaussian_guarantee(certificate: Certificate) -> GaussianDP | None:
+    """Return the Gaussian guarantee of the mechanism where it says more than the stated one."""
+    mu = None if isinstance(certificate.guarantee, GaussianDP) else certificate.gaussian_mu()
+    return None if mu is None else GaussianDP(mu)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Effect of the noise on the coefficients, in the user's units.
+
+    Attributes
+    ----------
+    intercept, coef : float or None, array
+        Standard deviation for each coefficient, or an upper bound of its root mean square. None without an intercept.
+    exact : bool
+        Whether these are standard deviations rather than bounds.
+    """
+
+    intercept: float | None
+    coef: Array
+    exact: bool
+
+
+def uncertainty(model: Fitted) -> Uncertainty | None:
+    r"""Return the effect of the certificate's noise on the coefficients, or None where it depends on the data.
+
+    Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:
+    exact. Objective perturbation moves the minimiser by at most ``||b|| / (n alpha)``, so the root mean square of each
+    coefficient's move is at most ``std sqrt(d) / (n alpha)``. Noise inside a descent passes through curvature that is
+    not released.
+    """
+    certificate = model.certificate_
+    row_map = _row_map(model)
+    if row_map is None:
+        return None
+    bounds, noise = certificate.bounds, certificate.noise
+    if certificate.mechanism == "output":
+        spread, exact = noise["release"].coordinate_std, True
+    elif certificate.mechanism == "objective" and bounds.alpha > 0:
+        whole = noise["objective"].coordinate_std * math.sqrt(bounds.dimension)
+        moved = whole / (bounds.n_samples * bounds.alpha)
+        spread, exact = math.hypot(moved, noise["release"].coordinate_std), False
+    else:
+        return None
+    target = certificate.parameters.get("target_bounds")
+    target_scale = 1.0 if target is None else 2 / (target[1] - target[0])
+    scale, shift = np.asarray(row_map.scale), np.asarray(row_map.shift)
+    coef = spread * np.abs(scale) / target_scale
+    intercept = None
+    if row_map.fit_intercept:
+        intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
+    return Uncertainty(intercept, coef, exact)
+
+
+def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
+    """Return low and high ends for each vector of coefficients, shape (problems, columns, 2); None without them."""
+    found = getattr(model, "confidence_interval", None)
+    if found is None or not getattr(model, "inference", False):
+        return None
+    try:
+        ends = np.asarray(found(level))
+    except ValueError:  # a stranger's file without what intervals need
+        return None
+    return ends.reshape(-1, ends.shape[-2], 2)
+
+
+def _row_map(model: Fitted) -> RowMap | None:
+    certificate: Certificate = model.certificate_
+    bounds, parameters = certificate.bounds, certificate.parameters
+    if not hasattr(bounds, "row_norm") or "feature_bounds" not in parameters:
+        return None
+    intercept = bool(getattr(bounds, "fit_intercept", getattr(model, "fit_intercept", False)))
+    width = np.atleast_2d(model.coef_).shape[1]
+    return RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
+
+
+def takes_matrices(model: Fitted) -> bool:
+    """Return whether a record is a matrix: such models have no intercept and no columns."""
+    return bool(getattr(model, "takes_matrices", False))
+
+
+def feature_names(model: Fitted) -> list[str]:
+    """Return the names of the columns, or x0, x1, ..."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    letter = "theta" if takes_matrices(model) else "x"
+    return names or [f"{letter}{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
+
+
+def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
+    """Return the public bounds of the columns."""
+    pair = model.certificate_.parameters.get("feature_bounds")
+    if pair is None:
+        return None
+    width = np.atleast_2d(model.coef_).shape[1]
+    low, high = (np.broadcast_to(np.asarray(bound, dtype=float), width) for bound in pair)
+    return low, high
+
+
+def value_heading(model: Fitted) -> str:
+    """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
+    labels: Sequence[object] = getattr(model, "classes_", ())
+    if len(labels) != 2:
+        return "value"
+    against, label = (
+        text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}... [{number}]"
+        for number, text in enumerate(map(str, labels))
+    )
+    # Scores of tilted, robust and ranking fits are no log odds.
+    bounds = model.certificate_.bounds
+    odds = type(bounds) is LinearBounds and hasattr(model, "predict_proba")
+    heading = f"{'log odds of' if odds else 'value, for'} {label} against {against}"
+    return heading if heading.isprintable() else repr(heading)
+
+
+def problem_names(model: Fitted) -> list[str]:
+    """Return one heading per vector of coefficients."""
+    rows = len(np.atleast_2d(model.coef_))
+    if rows == 1:
+        return [value_heading(model)]
+    if not hasattr(model, "classes_"):
+        return [model._problem_name(number) for number in range(rows)]
+    classes = [str(label) for label in model.classes_]
+    return classes if len(classes) == rows else [f"value {number}" for number in range(rows)]
+
+
+@dataclass(frozen=True)
+class CoefficientRow:
+    """One line of a table of coefficients: a name, and by problem its value and its interval where paid for."""
+
+    name: str
+    values: list[str]
+    intervals: list[str]
+
+
+def coefficient_rows(model: Fitted, most: int | None = None) -> list[CoefficientRow]:
+    """Return the intercept and the first coefficients in the user's units."""
+    coef, ends = np.atleast_2d(model.coef_)[:, :most], coefficient_intervals(model)
+    rows = []
+    if not takes_matrices(model):
+        rows.append(CoefficientRow("(intercept)", [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)], []))
+    for number, (name, values) in enumerate(zip(feature_names(model)[:most], coef.T, strict=True)):
+        intervals = [] if ends is None else ["{:.4g} to {:.4g}".format(*pair) for pair in ends[:, number]]
+        rows.append(CoefficientRow(name, [f"{value:.6g}" for value in values], intervals))
+    return rows
+
+
+@dataclass(frozen=True)
+class AccuracyForecast:
+    """Predicted accuracy against the budget, without data.
+
+    Attributes
+    ----------
+    budget : str
+        ``"epsilon"`` or ``"mu"``.
+    own : float
+        The model's budget.
+    points : list of (float, float)
+        Budgets, and the predicted excess risk at each.
+    without_privacy : float
+        Excess risk of sampling alone.
+    quantity : str
+        Name of the excess risk.
+    relative : bool
+        Whether it is a share of the best risk.
+    """
+
+    budget: str
+    own: float
+    points: list[tuple[float, float]]
+    without_privacy: float
+    quantity: str
+    relative: bool
+
+    def form(self, risk: float) -> str:
+        """Return an excess risk as people write it."""
+        return f"{100 * risk:.3g} %" if self.relative else f"{risk:.3g}"
+
+
+def forecast_accuracy(found: Forecasts) -> AccuracyForecast:
+    """Return the forecasts of a plan at several budgets, its own among them."""
+    guarantee = found.guarantee
+    gaussian = isinstance(guarantee, GaussianDP)
+    own = guarantee.mu if isinstance(guarantee, GaussianDP) else guarantee.epsilon_bound
+    budgets = sorted({*EPSILONS} - {own})
+    lowest = np.min(list(found.curve(budgets).values()), axis=0).tolist()
+    points = sorted([*zip(budgets, lowest, strict=True), (own, found.best.excess_risk)])
+    points = [(budget, risk) for budget, risk in points if math.isfinite(risk)]
+    relative, alone = found.task != "logistic", found.without_privacy.excess_risk
+    return AccuracyForecast("mu" if gaussian else "epsilon", own, points, alone, found.quantity, relative)
+
+
+def forecast_model(model: Fitted) -> AccuracyForecast | None:
+    """Return the planner's forecasts for the model's public facts; None for tasks without forecasts."""
+    certificate = model.certificate_
+    bounds, parameters = certificate.bounds, certificate.parameters
+    more = {}
+    if "quantile" in parameters:
+        level = parameters["quantile"]
+        if isinstance(level, list) and hasattr(model, "underage_cost"):
+            return None  # several products
+        task, more["quantile"] = "quantile", level
+    elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (LinearBounds, Logistic, 2):
+        task = "logistic"
+    else:
+        return None
+    found = plan(
+        task,
+        bounds.n_samples,
+        bounds.n_features,
+        certificate.guarantee,
+        neighbors=certificate.neighbors,
+        bounded=parameters["feature_bounds"] is not None,
+        row_norm=bounds.row_norm,
+        people=bounds.people,
+        mechanisms=[certificate.mechanism] if certificate.mechanism in MECHANISMS[task] else None,
+        **more,
+    )
+    ahead = forecast_accuracy(found)
+    return ahead if len(ahead.points) > 1 else None

@@ -1,0 +1,313 @@
+"""Report on a private model: one self-contained HTML file for whoever has to answer for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from dpconvex.inputs.release_file import ReleaseFacts
+from dpconvex.inputs.settings import Fitted
+from dpconvex.privacy.bounds import RECORD
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.reports.charts import accuracy_chart, effect_plot, interval_plot, tradeoff_chart, tradeoff_curve
+from dpconvex.reports.facts import (
+    AccuracyForecast,
+    Uncertainty,
+    attacker,
+    coefficient_rows,
+    column_bounds,
+    feature_names,
+    forecast_model,
+    gaussian_guarantee,
+    problem_names,
+    uncertainty,
+)
+from dpconvex.reports.nist_registry import nist_answers
+from dpconvex.reports.printable import on_page
+from dpconvex.reports.wording import (
+    describe_mechanism,
+    describe_method,
+    describe_noise,
+    describe_quantity,
+    describe_sampler,
+    describe_unit,
+    formula,
+    largest_factor,
+    limits,
+    name_unit,
+    promise,
+    quotable_sentence,
+    release_answers,
+)
+from dpconvex.version import __version__
+from dpconvex.whole_files import write_whole
+
+_MOST_BARS = 40
+# Parameters of post-processing, after the noise was added.
+_POSTPROCESSING = ("coef_bound", "release_radius", "threshold")
+
+
+class Score(Protocol):
+    """A released score; see :class:`dpconvex.evaluation.PrivateScore`."""
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    level: float
+
+
+def render_report(
+    model: Fitted, ledger: Ledger | None = None, release: ReleaseFacts | None = None, scores: Sequence[Score] = ()
+) -> str:
+    """Return the report of a fitted model as HTML: one page without scripts and without references to other files.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted dpconvex estimator, or one that :func:`dpconvex.load_model` returned. A certificate that does not
+        verify raises ``CertificateError``: a report on a false claim is not written.
+    ledger : Ledger, optional
+        Whose state the report shows; that of the model by default.
+    release : ReleaseFacts, optional
+        Who publishes the model, why and until when; see :func:`dpconvex.inputs.release_file.read_release`.
+    scores : sequence of PrivateScore, optional
+        Measured accuracy, paid for.
+
+    Notes
+    -----
+    Privacy: everything in a report is public or released by the fit: it costs nothing. The state of the ledger is
+    public too.
+    """
+    from jinja2 import Environment, PackageLoader
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model, "certificate_")
+    certificate = model.certificate_
+    certificate.verify()
+    guarantee, sharper = certificate.guarantee, gaussian_guarantee(certificate)
+    ledger = getattr(model, "ledger", None) if ledger is None else ledger
+    release = ReleaseFacts() if release is None else release
+    spread, ahead, who = uncertainty(model), forecast_model(model), release_answers(release)
+    attacks = [("by the claim", attacker(guarantee))]
+    if sharper is not None:
+        attacks.append(("by the mechanism itself", attacker(sharper)))
+    few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
+    intervals = interval_plot(model, _MOST_BARS) if few else None
+    environment = Environment(
+        loader=PackageLoader("dpconvex.reports", "."), autoescape=True, trim_blocks=True, finalize=on_page
+    )
+    return environment.get_template("report.html").render(
+        title=f"Privacy report: {release.name or type(model).__name__}",
+        quote=quotable_sentence(model, release),
+        who=who,
+        missing=not all(answer for _, answer in who),
+        learned=_learned(model, release.target),
+        unit=name_unit(certificate, release),
+        joins=certificate.neighbors == "add_or_remove_one",
+        limits=list(limits(certificate)),
+        method=describe_method(certificate),
+        scores=[score for score in scores if math.isfinite(score.value)],
+        nist=nist_answers(certificate, release, ledger is not None),
+        does=(type(model).__doc__ or "").strip().split("\n")[0],
+        version=__version__,
+        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
+        certificate=certificate,
+        certificate_json=certificate.to_json(),
+        seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings,
+        promise=promise(guarantee),
+        formula=formula(guarantee),
+        kind=guarantee.kind,
+        factor=None if isinstance(guarantee, GaussianDP) else largest_factor(guarantee.epsilon_bound),
+        failure=float(getattr(guarantee, "delta_bound", 0.0)),
+        attacks=attacks,
+        sharper=sharper,
+        tradeoff_plot=_tradeoff_plot(certificate, sharper, attacks[0][1].accuracy),
+        groups=_group_promises(certificate),
+        whom=describe_unit(certificate.unit),
+        thing="record" if certificate.unit == RECORD else "person",
+        things=certificate.bounds.counted,
+        epsilons=_equivalent_epsilons(guarantee),
+        noise=[
+            (describe_quantity(name), describe_noise(term, certificate.bounds.counted))
+            for name, term in certificate.noise.items()
+        ],
+        mechanism=describe_mechanism(certificate.mechanism),
+        sampler=describe_sampler(certificate),
+        facts=_public_facts(certificate),
+        settings=_settings(certificate),
+        headings=problem_names(model),
+        coefficients=_coefficient_table(model, spread),
+        spread=spread,
+        bounded=column_bounds(model) is not None,
+        processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
+        interval_plot=intervals,
+        effect_plot=None if intervals else effect_plot(model, _MOST_BARS),
+        ahead=ahead,
+        accuracy_plot=None if ahead is None else accuracy_chart(ahead),
+        accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
+        extra=_released(model),
+        remaining=None if ledger is None else ledger.remaining(),
+        charges=[] if ledger is None else ledger.entries(),
+    )
+
+
+def write_report(
+    model: Fitted,
+    path: str | os.PathLike[str],
+    ledger: Ledger | None = None,
+    release: ReleaseFacts | None = None,
+    scores: Sequence[Score] = (),
+) -> Path:
+    """Write the report of a fitted model to an HTML file, and return its path.
+
+    Parameters are those of :func:`render_report`, and ``path``.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from dpconvex import DPQuantileRegressor
+    >>> from dpconvex.reports import write_report
+    >>> model = DPQuantileRegressor(feature_bounds=(0, 1), target_bounds=(0, 1))
+    >>> model = model.fit(np.full((100, 1), 0.5), np.full(100, 0.5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(write_report(model, f"{folder}/report.html").name)
+    report.html
+    """
+    write_whole(path, render_report(model, ledger, release, scores).encode())
+    return Path(path)
+
+
+def _equivalent_epsilons(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return (delta, epsilon) pairs that follow from a Gaussian guarantee."""
+    if not isinstance(guarantee, GaussianDP):
+        return []
+    return [(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in (1e-3, 1e-6, 1e-9)]
+
+
+def _group_promises(certificate: Certificate) -> list[tuple[int, str]]:
+    """Return what several records of one person are promised together; nothing where people are the unit."""
+    rows: list[tuple[int, str]] = []
+    for size in () if "person" in certificate.unit else (1, 2, 5, 10):
+        try:
+            rows.append((size, promise(certificate.for_group(size))))
+        except ValueError:  # delta would be 1
+            rows.append((size, "nothing"))
+    return rows
+
+
+def _learned(model: Fitted, target: str) -> str:
+    """Return the target and the names of the columns."""
+    names = feature_names(model)
+    listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"{f'“{target}”' if target else 'a target column'} from {len(names)} columns: {listed}"
+
+
+def _tradeoff_plot(certificate: Certificate, sharper: Guarantee | None, accuracy: float) -> str:
+    """Return the trade-off curves of the claim and of the mechanism."""
+    words = (
+        "Horizontal: how often the attacker raises a false alarm. Vertical: how often the attacker misses. Every "
+        f"attack lies on or above the solid curve; without any release it lies on the dashed diagonal. At even odds "
+        f"the attacker is right at most {accuracy:.1%} of the time."
+    )
+    answer = "in the data" if certificate.neighbors == "add_or_remove_one" else "the second version"
+    more = [] if sharper is None else [tradeoff_curve("the mechanism itself: nor below this", sharper)]
+    return tradeoff_chart(words, certificate.guarantee, more, answer)
+
+
+def _accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
+    """Return budgets and predicted excess losses as a table."""
+    rows = [
+        (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), ahead.form(risk))
+        for budget, risk in ahead.points
+    ]
+    return [*rows, ("without privacy", ahead.form(ahead.without_privacy))]
+
+
+def _coefficient_table(model: Fitted, spread: Uncertainty | None) -> list[dict[str, object]]:
+    """Return the rows of coefficients with noise and public bounds."""
+    rows, bounds = coefficient_rows(model), column_bounds(model)
+    first = len(rows) - len(feature_names(model))  # 1 after an intercept
+    table: list[dict[str, object]] = []
+    for number, row in enumerate(rows, -first):
+        noise = None if spread is None else spread.intercept if number < 0 else spread.coef[number]
+        limits = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
+        words = "" if noise is None else f"{noise:.3g}"
+        table.append({"name": row.name, "values": row.values, "ends": row.intervals, "noise": words, "bounds": limits})
+    return table
+
+
+def _public_facts(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return the public facts that the certificate follows from."""
+    bounds = certificate.bounds
+    names = {
+        "n_samples": bounds.counted,
+        "n_features": "columns",
+        "row_norm": "row norm, at most",
+        "max_norm": "norm of a mapped row, at most",
+        "alpha": "penalty alpha",
+        "fit_intercept": "intercept",
+    }
+    facts = [(label, _plain(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)]
+    facts.append(("loss", repr(getattr(bounds, "loss", ""))))
+    facts.append(("solver's certified tolerance", _plain(certificate.solver_tolerance)))
+    return facts
+
+
+def _settings(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return the stated settings, one line each."""
+    return [
+        row
+        for name, value in sorted(certificate.parameters.items())
+        if name not in ("feature_bounds", "label_set") and value is not None
+        for row in _flatten(name.replace("_", " "), value)
+    ]
+
+
+def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """Yield a setting, or those inside it, one line each."""
+    if isinstance(value, dict):
+        for inner, part in value.items():
+            yield from _flatten(f"{name}: {str(inner).replace('_', ' ')}", part)
+    else:
+        yield name, "chosen from public facts" if value is None else _plain(value)
+
+
+def _plain(value: object) -> str:
+    """Return a value as people write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _released(model: Fitted) -> list[tuple[str, str]]:
+    """Return what was released on the way."""
+    released = getattr(model, "released_", None) or {}
+    return [(str(name).replace("_", " "), _shortened(value)) for name, value in sorted(released.items())]
+
+
+def _shortened(value: object) -> str:
+    """Return a released quantity in a few words: numbers as they are, large tables by their shape."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_shortened(part)}" for name, part in value.items())
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if len(value) and isinstance(value[0], dict):
+            return " | ".join(_shortened(part) for part in value)
+        numbers = np.asarray(value)
+        if numbers.size > 12 or numbers.dtype.kind not in "fiu":
+            return " × ".join(str(length) for length in numbers.shape) + " values, in released_"
+        return ", ".join(f"{number:.4g}" for number in numbers.ravel())
+    return _plain(value)

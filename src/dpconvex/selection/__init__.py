@@ -1,7 +1,0 @@
-"""Private choice among candidates under one stated total budget."""
-
-from dpconvex.privacy.certificates.selection import SelectionCertificate
-from dpconvex.scores import AUCScore, RowScore
-from dpconvex.selection.select import DPSelect
-
-__all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]

@@ -1,0 +1,542 @@
+r"""Convolution smoothing of losses of a residual vector: ``g_h(u) = E g(u + h v)``.
+
+Constants. Let ``p`` be the largest density of one coordinate of the kernel (Gaussian ``1/sqrt(2 pi)``, Laplacian
+``1/2``, exponential ``Gamma(m/2) / (2 sqrt(pi) Gamma((m+1)/2))``). Along a unit vector e the slope of ``g`` turns by at
+most ``W_e = sup <g', e> - inf <g', e>``, and the kernel integrated over the lines parallel to e, each at its highest
+point, is at most p: for radial kernels that is the density of a coordinate at 0, for the Laplacian one half of
+``E |<signs, e>| <= 1``. Hence ``<e, g_h'' e> <= W_e p / h``. For ``||u||_1`` the Hessian is diagonal and ``2 p / h``
+exact; for a maximum of affine pieces ``W_e`` is at most the diameter of the slopes. In theta the bound is multiplied by
+``||A||^2``.
+
+Errors. A Gauss-Legendre rule of n nodes on [-1, 1] errs by at most ``64 M r^{-2n} / (15 (1 - r^{-2}))`` for a function
+bounded by M in the ellipse of radius r, where on a panel of half-length H the imaginary part of the argument is at most
+``b = H (r - 1/r) / 2``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln, ndtr
+
+from dpconvex.checks import check_positive
+from dpconvex.engine.block_products import row_margins, transform_rows
+from dpconvex.losses.max_affine import Facets, find_facets
+from dpconvex.losses.pointwise import KinkedLoss
+from dpconvex.losses.structured import (
+    Bowl,
+    L1Norm,
+    L1WithLink,
+    PiecewiseLinear,
+    SmoothedVectorLoss,
+    VectorLoss,
+    link_parts,
+)
+from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.smoothing.derived_kernels import marginal
+from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
+from dpconvex.types import Array
+
+_PANEL = 3.0  # length of a panel in standard deviations
+# Maxima along orthonormal directions.
+_REACH = 7.5  # deviations: the normal law leaves 3e-14 beyond
+_NODES = (16, 24, 32, 48, 64, 96)
+_FINE = 1e-12  # error of a gradient that the rule aims at
+_MOST_PIECES = 1000  # constants take the square of that
+_BLOCK = 256  # records handed to a thread at a time
+# Maxima in two or three directions.
+_FACET_REACH = 8.5  # exp(-reach^2 / 2) is 2e-16
+_FACET_NODES = 16
+_MOST_FACET_PIECES = 40  # facets are looked for among triples
+_FACET_BLOCK = 64
+_LOG_STEP = 0.45  # of the mixture: the rule errs by exp(-pi^2 / step)
+
+
+def _gauss_legendre_error(nodes: int, growth: int, offset: float, bound: float) -> float:
+    """Bound the error on a panel for integrands of size ``bound exp(growth (b^2 / 2 + offset))``."""
+    half, radius = _PANEL / 2, np.linspace(1.05, 12.0, 400)
+    imaginary = half * (radius - 1 / radius) / 2
+    log_bound = growth * (imaginary**2 / 2 + offset) - 2 * nodes * np.log(radius)
+    log_bound += np.log(64 / 15 / (1 - radius**-2) * half * bound)
+    return math.exp(float(log_bound.min()))
+
+
+def normal_mixture(kernel: ExponentialKernel | GaussianKernel, size: int) -> tuple[Array, Array]:
+    """Return factors on the bandwidth and weights of the normal laws that make up a kernel in R^size."""
+    if isinstance(kernel, GaussianKernel):
+        return np.ones(1), np.ones(1)
+    shape = (size + 1) / 2
+    left = math.floor((-26.0 / shape) / _LOG_STEP)
+    logs = _LOG_STEP * np.arange(left, math.ceil(3.8 / _LOG_STEP))
+    weights = np.exp(shape * logs - np.exp(logs) - gammaln(shape))
+    return np.sqrt(2.0 * np.exp(logs)), weights / weights.sum()
+
+
+class _ConvolvedVectorLoss(SmoothedVectorLoss):
+    """The checks that all convolved losses share."""
+
+    kernel: Kernel
+    bandwidth: float
+
+    def _check(self, kinds: tuple[type, ...]) -> None:
+        owner = "convolve_vector"
+        if not isinstance(self.loss, kinds):
+            names = ", ".join(kind.__name__ for kind in kinds)
+            raise TypeError(
+                f"The 'loss' parameter of {type(self).__name__} must be {names}. "
+                f"Got {type(self.loss).__name__} instead. Use {owner}."
+            )
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"The 'kernel' parameter of {owner} must be a kernel such as GaussianKernel(). "
+                f"Got {type(self.kernel).__name__} instead."
+            )
+        size = self.loss.outputs - (self.loss.link is not None)
+        if self.kernel.dim not in (1, size):
+            raise ValueError(
+                f"The 'kernel' parameter of {owner} must have dim=1 (a product of its law) or dim={size}. "
+                f"Got dim={self.kernel.dim} instead."
+            )
+        remedy = "For no smoothing use the loss itself with noisy gradient descent."
+        number = check_positive("bandwidth", owner, self.bandwidth, remedy)
+        object.__setattr__(self, "bandwidth", number)
+
+
+@dataclass(frozen=True)
+class SmoothedFacets(_ConvolvedVectorLoss):
+    r"""A maximum of affine pieces in two or three directions of any angles, or the bowl of two or three residuals.
+
+    ``g(u) = <a_1, u> + max_p (<c_p, x> + b_p)`` with ``x = B^T u`` for an orthonormal basis B of the span of the
+    slopes' differences. A radial kernel on R^m acts on x as its own law of r = 2 or 3 coordinates, and for the normal
+    law, with the probabilities and measures of :mod:`dpconvex.smoothing.compiled_integrals`,
+
+        g_h'  = sum_p a_p P(piece p is the largest at u + h v)
+        g_h   = sum_p (<a_p, u> + b_p) P(p) + h sum_facets jump pdf(d) measure(facet)
+        g_h'' = (1/h) sum_facets jump n n^T pdf(d) measure(facet)
+
+    The exponential kernel is a mixture of normal laws, ``v = sqrt(2 G) normal`` with G of the law Gamma((m + 1)/2) (its
+    characteristic function ``(1 + w^2)^{-(m+1)/2}`` is ``E exp(-G w^2)``), taken at the nodes of a trapezoidal rule in
+    ``log G``. The mixture of these nodes *is* the kernel that is used, so its constants are exact; gradients differ
+    from those of the exponential law by 1e-7.
+    """
+
+    loss: PiecewiseLinear | Bowl
+    kernel: GaussianKernel | ExponentialKernel
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        self._check((PiecewiseLinear, Bowl))
+        if not isinstance(self.kernel, (GaussianKernel, ExponentialKernel)):
+            raise ValueError(
+                "The 'kernel' parameter of convolve_vector must be Gaussian or exponential for pieces that turn in "
+                f"several directions. Got {type(self.kernel).__name__} instead. Use GaussianKernel() or "
+                "ExponentialKernel(m)."
+            )
+        if isinstance(self.kernel, ExponentialKernel) and self.kernel.dim != self.loss.outputs:
+            raise ValueError(
+                f"The 'kernel' parameter of convolve_vector must have dim={self.loss.outputs}: a product of "
+                f"exponential laws is the Laplacian kernel. Got {self.kernel!r} instead."
+            )
+        if self.loss.slope_dimension > 3:
+            raise ValueError(
+                "The 'loss' parameter of convolve_vector must turn in at most three directions unless they are "
+                f"orthonormal. Got {self.loss.slope_dimension} instead. Use noisy gradient descent, which needs no "
+                "smoothing."
+            )
+        count = 2**self.loss.size + 1 if isinstance(self.loss, Bowl) else len(self.loss.slopes)
+        if count > _MOST_FACET_PIECES:
+            raise ValueError(
+                f"The 'loss' parameter of convolve_vector must have at most {_MOST_FACET_PIECES} pieces in several "
+                f"directions that are not orthonormal. Got {count} instead. Use noisy gradient descent, which needs no "
+                "smoothing."
+            )
+
+    @cached_property
+    def _scales(self) -> tuple[Array, Array]:
+        return normal_mixture(self.kernel, self.loss.outputs)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``W p / h``: diameter of the slopes times the largest density of a coordinate, over the bandwidth."""
+        factors, weights = self._scales
+        peak = GaussianKernel().peak * float(weights @ (1.0 / factors))
+        return self.loss.diameter * peak / self.bandwidth
+
+    @cached_property
+    def approximation_gap(self) -> float:
+        """``L h E||v||``, and for pieces at most ``h max ||a_p - a_1|| E max_p normal``: the smaller bound."""
+        factors, weights = self._scales
+        mean = float(weights @ factors)
+        size = self.loss.outputs
+        length = math.sqrt(2) * math.exp(gammaln((size + 1) / 2) - gammaln(size / 2))
+        return self.bandwidth * mean * min(self.loss.lipschitz, self.loss.diameter) * length
+
+    @cached_property
+    def gradient_error(self) -> float:
+        r"""Bound on the norm of the error of ``gradient``: the rule's, with a bound M of the integrands.
+
+        With ``(1 - exp(-x/2)) / x = int_0^{1/2} exp(-x t) dt`` and
+        ``E(r) = sqrt(2/pi) int_0^1 exp(-r^2 t^2 / 2) dt`` both integrands are at most ``reach e^{b^2/2} / 2`` there.
+        Every edge adds that, and 1e-14 for what lies beyond the reach and for rounding, times its facet's jump.
+        """
+        facets = self._shape[0]
+        panels = math.ceil(2 * _FACET_REACH / _PANEL)
+        edge = panels * _gauss_legendre_error(_FACET_NODES, 1, 0.0, _FACET_REACH / 2) + 1e-14
+        jumps = facets.jumps[facets.edges[:, 0].astype(int)]
+        return float(jumps.sum()) * edge / (2 * math.pi)
+
+    @cached_property
+    def _shape(self) -> tuple[Facets, Array, Array, Array, float]:
+        """Facets, basis, shared slope, and mean slope and offset at infinity."""
+        slopes, offsets = self._pieces()
+        shared = slopes[0]
+        _, sizes, axes = np.linalg.svd(slopes - shared, full_matrices=False)
+        basis = axes[: max(2, int((sizes > 1e-12 * sizes[0]).sum()))].T
+        inner = (slopes - shared) @ basis
+        facets = find_facets(inner, offsets)
+        # Far out in the middle of a cell the slope is that of the cell: what facets leave there is the rest.
+        directions = np.random.default_rng(0).normal(size=(1000, basis.shape[1]))
+        ranked = np.sort(directions @ inner.T / np.linalg.norm(directions, axis=1)[:, None], axis=1)
+        direction = directions[int(np.argmax(ranked[:, -1] - ranked[:, -2]))]
+        piece = int(np.argmax(inner @ direction))
+        far = 1e6 * (1 + np.abs(facets.offsets).max()) * direction[None] / np.linalg.norm(direction)
+        slope, constant, _, _ = _facet_sums(far, np.ones(1), facets)
+        return facets, basis, shared, inner[piece] - slope[0], float(offsets[piece] - constant[0])
+
+    def _pieces(self) -> tuple[Array, Array]:
+        if isinstance(self.loss, Bowl):
+            signs = self.loss.sign_vectors
+            return np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
+        return np.array(self.loss.slopes), np.array(self.loss.offsets)
+
+    def _parts(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
+        facets, basis, shared, outer, height = self._shape
+        # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
+        bowl = isinstance(self.loss, Bowl)
+        levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
+        scale = levels if bowl else np.ones(len(u))
+        x = transform_rows(u, basis)
+        value, gradient = row_margins(u, shared), np.zeros_like(x)
+        hessian = np.zeros((*x.shape, x.shape[1]))
+        for factor, weight in zip(*self._scales, strict=True):
+            h = self.bandwidth * factor
+            slopes, constants, heights, bends = _facet_sums(x / h, scale / h, facets)
+            slopes += outer
+            value += weight * ((slopes * x).sum(axis=1) + scale * (height + constants) + h * heights)
+            gradient += weight * slopes
+            hessian += (weight / h) * bends
+        if bowl and level is not None:
+            value += levels - level
+        return value, shared + transform_rows(gradient, basis.T), basis @ hessian @ basis.T
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """``g_h(u)`` of every row."""
+        return self._parts(u, level)[0]
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """``sum_p a_p P(p)`` of every row."""
+        return self._parts(u, level)[1]
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """Densities on facets."""
+        return self._parts(u, level)[2]
+
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
+        """Gradient and Hessian from one pass."""
+        return self._parts(u, level)[1:]
+
+
+def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, Array, Array]:
+    from dpconvex.engine.threads import available_cores, in_threads
+    from dpconvex.smoothing.compiled_integrals import facet_sums
+
+    n, size = x.shape
+    x = np.ascontiguousarray(x)
+    slopes, bends = np.empty((n, size)), np.empty((n, size, size))
+    constants, heights = np.empty(n), np.empty(n)
+    rule = np.polynomial.legendre.leggauss(_FACET_NODES)
+    parts = (facets.normals, facets.offsets, facets.jumps, facets.arcs, facets.edges)
+
+    def part(start: int) -> None:
+        rows = slice(start, start + _FACET_BLOCK)
+        facet_sums(
+            x[rows], scale[rows], *parts, _FACET_REACH, _PANEL, *rule,
+            slopes[rows], constants[rows], heights[rows], bends[rows],
+        )  # fmt: skip
+
+    list(in_threads(part, range(0, n, _FACET_BLOCK), available_cores()))
+    return slopes, constants, heights, bends
+
+
+@dataclass(frozen=True)
+class SmoothedL1(_ConvolvedVectorLoss):
+    """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
+
+    Only the law of one coordinate of the kernel enters, see :func:`~dpconvex.smoothing.derived_kernels.marginal`.
+    """
+
+    loss: L1Norm | L1WithLink
+    kernel: Kernel
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        self._check((L1Norm, L1WithLink))
+
+    @cached_property
+    def _law(self) -> Kernel:
+        return marginal(self.kernel)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``2 p / h``, attained at ``u_j = 0``."""
+        return 2.0 * self._law.peak / self.bandwidth
+
+    @cached_property
+    def approximation_gap(self) -> float:
+        """``sup (g_h - g) = m h E|v_1|``, attained at 0."""
+        return self.loss.size * self.bandwidth * self._law.mean_abs
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """``g_h(u)`` of every row."""
+        x = u[:, : self.loss.size]
+        smooth = np.abs(x) + self.bandwidth * self._law.gap(x / self.bandwidth)
+        value = smooth.sum(axis=1)
+        return value if self.link is None else value + link_parts(self.link, u[:, -1])[0]
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """``2 cdf(u_j / h) - 1``, and the slope of the link."""
+        slopes = 2.0 * self._law.cdf(u / self.bandwidth) - 1.0
+        if self.link is not None:
+            slopes[:, -1] = link_parts(self.link, u[:, -1])[1]
+        return slopes
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """Diagonal, ``2 pdf(u_j / h) / h``."""
+        bends = (2.0 / self.bandwidth) * self._law.pdf(u / self.bandwidth)
+        if self.link is not None:
+            bends[:, -1] = link_parts(self.link, u[:, -1])[2]
+        return bends[:, :, None] * np.eye(u.shape[1])
+
+
+@dataclass(frozen=True)
+class SmoothedProfile(_ConvolvedVectorLoss):
+    """A maximum of affine pieces that differ along one direction only (two pieces always do): closed forms.
+
+    ``g(u) = <a_1, u> + c(<d, u>)`` with a kinked ``c`` of one variable; the kernel acts along d.
+    """
+
+    loss: PiecewiseLinear
+    kernel: Kernel
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        self._check((PiecewiseLinear,))
+        if self.loss.profile is None:
+            raise ValueError(
+                "The 'loss' parameter of SmoothedProfile must have slopes that differ along one direction. "
+                "Use convolve_vector."
+            )
+
+    @cached_property
+    def _curve(self) -> tuple[ConvolvedLoss, Array, Array]:
+        """``c_h``, d and a_1."""
+        assert self.loss.profile is not None, "checked at construction"
+        shape, axis = self.loss.profile
+        base = KinkedLoss(shape.knots, shape.slopes, shape.height)
+        return ConvolvedLoss(base, marginal(self.kernel), self.bandwidth), axis, np.array(self.loss.slopes[0])
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``sup c_h''``."""
+        return self._curve[0].smoothness
+
+    @cached_property
+    def approximation_gap(self) -> float:
+        """That of the profile."""
+        return self._curve[0].approximation_gap
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """``<a_1, u> + c_h(<d, u>)`` of every row."""
+        curve, axis, shared = self._curve
+        return np.asarray(row_margins(u, shared) + curve.value_at(row_margins(u, axis)))
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """``a_1 + c_h' d``."""
+        curve, axis, shared = self._curve
+        return shared + np.multiply.outer(curve.slope_at(row_margins(u, axis)), axis)
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """``c_h'' d d^T``."""
+        curve, axis, _ = self._curve
+        return np.multiply.outer(curve.curvature_at(row_margins(u, axis)), np.outer(axis, axis))
+
+
+@dataclass(frozen=True)
+class SmoothedMax(_ConvolvedVectorLoss):
+    r"""A maximum of affine pieces along orthonormal directions, or a bowl, under the Gaussian kernel.
+
+    The pieces are ``<c, u> + max(floor, groups)`` with groups along orthonormal vectors ``d_k``
+    (:class:`~dpconvex.losses.max_affine.CentredPieces`), so that the K numbers ``<d_k, u + h v>`` are independent and
+    normal. One-dimensional integrals by Gauss-Legendre panels give value, gradient and Hessian; records near one group
+    only take closed forms.
+    """
+
+    loss: PiecewiseLinear | Bowl
+    kernel: GaussianKernel
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        self._check((PiecewiseLinear, Bowl))
+        if isinstance(self.loss, PiecewiseLinear) and len(self.loss.slopes) > _MOST_PIECES:
+            raise ValueError(
+                f"The 'loss' parameter of convolve_vector must have at most {_MOST_PIECES} pieces in several "
+                f"directions. Got {len(self.loss.slopes)} instead."
+            )
+        if not isinstance(self.kernel, GaussianKernel):
+            raise ValueError(
+                "The 'kernel' parameter of convolve_vector must be Gaussian for pieces in several directions. "
+                f"Got {type(self.kernel).__name__} instead. Use GaussianKernel()."
+            )
+        if not self.loss.orthonormal:
+            raise ValueError(
+                "The 'loss' parameter of SmoothedMax must have pieces along orthonormal directions. "
+                "Use convolve_vector."
+            )
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``W / (sqrt(2 pi) h)``, W the diameter of the slopes."""
+        return self.loss.diameter * GaussianKernel().peak / self.bandwidth
+
+    @cached_property
+    def approximation_gap(self) -> float:
+        """``h max_k slope_k sqrt(2 log(2 K)) >= sup (g_h - g)``: the mean of the largest of 2 K normal variables."""
+        groups = self.loss.pieces.groups
+        steepest = max(max(group.rise, group.fall) for group in groups)
+        return self.bandwidth * steepest * math.sqrt(2 * math.log(2 * len(groups)))
+
+    @cached_property
+    def gradient_error(self) -> float:
+        """Bound on the norm of the error of ``gradient``: the rule's, and the tail's.
+
+        Panels are measured in deviations of the slowest group. With an imaginary part of at most b deviations normal
+        distribution functions and densities grow by at most ``e^{b^2/2}``. The tail beyond the reach adds ``4 K``
+        times its probability.
+        """
+        return self._rule_error(self._nodes)
+
+    @cached_property
+    def _nodes(self) -> int:
+        """Nodes of a panel: the more groups, the steeper the products that are integrated."""
+        return next((n for n in _NODES if self._rule_error(n) <= _FINE), _NODES[-1])
+
+    def _rule_error(self, nodes: int) -> float:
+        groups = self.loss.pieces.groups
+        count = len(groups)
+        slopes = [slope for group in groups for slope in (group.rise, group.fall) if slope > 0]
+        panels = math.ceil(2 * _REACH * max(slopes) / (min(slopes) * _PANEL)) + 1
+        rule = _gauss_legendre_error(nodes, count, math.log(2), panels) * GaussianKernel().peak
+        tail = 4 * count * float(ndtr(-_REACH))
+        return math.sqrt(count) * max(slopes) * (rule + tail)
+
+    def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+        from dpconvex.engine.threads import available_cores, in_threads
+        from dpconvex.smoothing.compiled_integrals import expected_max
+
+        pieces = self.loss.pieces
+        t = transform_rows(u, pieces.directions.T)
+        n, count = t.shape
+        floor = np.full(n, pieces.floor) if level is None else np.array(level, dtype=np.float64)
+        value, gradient, hessian = np.empty(n), np.empty((n, count)), np.empty((n, count, count))
+        nodes, weights = np.polynomial.legendre.leggauss(self._nodes)
+        lines = np.array([[group.rise, group.high, group.fall, group.low] for group in pieces.groups]).T.copy()
+
+        def part(start: int) -> None:
+            rows = slice(start, start + _BLOCK)
+            expected_max(
+                t[rows], floor[rows], *lines, self.bandwidth, _REACH, _PANEL, nodes, weights, order,
+                value[rows], gradient[rows], hessian[rows],
+            )  # fmt: skip
+
+        list(in_threads(part, range(0, n, _BLOCK), available_cores()))
+        return value, gradient, hessian
+
+    def _levels(self, u: Array, level: Array | None) -> Array | None:
+        if not self.uses_level:
+            return None
+        # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
+        return np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """``g_h(u)`` of every row."""
+        value = self._integrals(u, self._levels(u, level), 0)[0]
+        value += row_margins(u, np.array(self.loss.pieces.centre))
+        return value if level is None else value - level
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """``c + D^T`` times the gradient of the expected maximum."""
+        slopes = self._integrals(u, self._levels(u, level), 1)[1]
+        return np.array(self.loss.pieces.centre) + transform_rows(slopes, self.loss.pieces.directions)
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """``D^T`` times the Hessian of the expected maximum times ``D``."""
+        return self.derivatives(u, level)[1]
+
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
+        """Gradient and Hessian from one pass of the same rule."""
+        directions = self.loss.pieces.directions
+        _, slopes, bends = self._integrals(u, self._levels(u, level), 2)
+        gradient = np.array(self.loss.pieces.centre) + transform_rows(slopes, directions)
+        return gradient, directions.T @ bends @ directions
+
+
+def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> VectorLoss:
+    """Smooth a kinked loss of a residual vector from above: ``g_h(u) = E g(u + bandwidth * v)``, v ~ kernel.
+
+    The result is convex, has the loss's own Lipschitz constant, and lies above the loss by at most its
+    ``approximation_gap``.
+
+    Parameters
+    ----------
+    loss : L1Norm, L1WithLink, PiecewiseLinear or Bowl
+        The loss to smooth.
+    kernel : Kernel
+        Of dimension m, or of dimension 1 for the product of m such laws. l1 norms take every kernel, and so do pieces
+        that differ along one direction; pieces that turn in two or three directions, and the bowls of two and three
+        residuals, take the Gaussian and the exponential kernel; pieces along orthonormal directions the Gaussian one.
+    bandwidth : float
+        Positive, in the units of the residuals.
+
+    Privacy
+    -------
+    Lipschitz and smoothness are functions of loss, kernel and bandwidth alone: public if the bandwidth is.
+
+    Notes
+    -----
+    Exact to rounding, whatever the angles between the slopes; the rest is refused: pieces that turn in four and more
+    directions that are not orthonormal, bowls of four and five residuals, and for pieces in several directions kernels
+    that are not radial, such as the Laplacian one. A refusal follows from loss, kernel and number of residuals, which
+    are public, and comes when a certificate is asked for, before data are read: nothing about records can be learned
+    from it. :func:`moreau_vector` smooths all of these from below, and noisy descent needs no smoothing.
+
+    Examples
+    --------
+    >>> smooth = convolve_vector(L1Norm(3), GaussianKernel(3), 0.5)
+    >>> round(smooth.lipschitz, 6), round(smooth.smoothness, 6)
+    (1.732051, 1.595769)
+    """
+    if isinstance(loss, (L1Norm, L1WithLink)):
+        return SmoothedL1(loss, kernel, bandwidth)
+    if isinstance(loss, PiecewiseLinear) and loss.profile is not None:
+        return SmoothedProfile(loss, kernel, bandwidth)
+    if isinstance(loss, (PiecewiseLinear, Bowl)):
+        plain = loss.orthonormal and (isinstance(kernel, GaussianKernel) or loss.slope_dimension > 3)
+        kind = SmoothedMax if plain else SmoothedFacets
+        return kind(loss, kernel, bandwidth)  # type: ignore[arg-type]
+    raise TypeError(
+        "The 'loss' parameter of convolve_vector must be L1Norm, L1WithLink, PiecewiseLinear or Bowl. "
+        f"Got {type(loss).__name__} instead."
+    )
