@@ -115,14 +115,14 @@ def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
 def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tuple[Any, float]:
     """Stand in for calibration: the margin is what the rounds claim."""
     middle = float(found.mean[: self.lead].sum()) * self.frame.constant
-    spread = self._spread(found.mean)
+    spread = self._margin_std(found.mean)
     return found, margin_calibration.margin_moments(loss, middle, spread, self.config.clip)[0]
 
 
 def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
     """Stand in for the curvature along a margin: its mean, the same in all directions."""
     middle = float(phi[: self.lead].sum()) * self.frame.constant
-    height = margin_calibration.margin_moments(loss, middle, self._spread(phi), self.config.clip)[0]
+    height = margin_calibration.margin_moments(loss, middle, self._margin_std(phi), self.config.clip)[0]
     return np.asarray(height * np.diag(self.rounds.moments))
 
 
@@ -302,7 +302,7 @@ STAGES = (
     Variant(
         "calibration",
         "size and intercept of the margin as the rounds left them",
-        lambda: [(PrivateFit, "_calibrated", not_calibrated), *shares(margins=NOTHING)],
+        lambda: [(PrivateFit, "_calibrate", not_calibrated), *shares(margins=NOTHING)],
         ("logistic", "svm"),
     ),
     Variant(

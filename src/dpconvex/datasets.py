@@ -100,13 +100,13 @@ class NewsvendorPopulation:
     @cached_property
     def location(self) -> Array:
         """Coefficients of the demand, before the error."""
-        return np.r_[1.5, np.resize([1.0, -2.5, -1.5, 3.0], self.dim - 1)]
+        return np.asarray(np.r_[1.5, np.resize([1.0, -2.5, -1.5, 3.0], self.dim - 1)])
 
     @cached_property
     def covariance(self) -> Array:
         """``0.5^|j - k|``."""
         index = np.arange(self.dim - 1)
-        return 0.5 ** np.abs(index[:, None] - index[None, :])
+        return np.asarray(0.5 ** np.abs(index[:, None] - index[None, :]))
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw ``n`` records."""

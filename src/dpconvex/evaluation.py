@@ -437,13 +437,19 @@ def _sums(rows: ScoredRows, steps: Array) -> Array:
         number, total = int(valid.sum()) * _PARTS, int(steps.astype(np.int64).sum())
     else:
         sums, there, every = (
-            np.bincount(person_indices(people.tags), each, minlength=people.records + 1)[:-1]
+            np.bincount(_people_of(people), each, minlength=people.records + 1)[:-1]
             for each in (steps, valid, np.ones(len(steps)))
         )
         every = np.maximum(every, 1.0)
         number = int(np.ceil(there * _PARTS / every).astype(np.int64).sum())
         total = int(np.trunc(sums / every).astype(np.int64).sum())
     return np.array([total / _GRID, ROW_WEIGHT * (number / _PARTS)])
+
+
+def _people_of(people: RowWeights) -> NDArray[np.int64]:
+    """Return the index of each row's person."""
+    assert people.tags is not None  # they were read from identifiers
+    return person_indices(people.tags)
 
 
 def _binned(rows: ScoredRows, values: Array, low: float, high: float, bins: int) -> Array:
@@ -466,7 +472,7 @@ def _pairs(rows: ScoredRows) -> Array:
     if rows.people is None:
         return pair_statistic(ranked, labels)
     people = rows.people
-    return pair_statistic_of_people(ranked, labels, people.values, person_indices(people.tags), people.records)
+    return pair_statistic_of_people(ranked, labels, people.values, _people_of(people), people.records)
 
 
 @dataclass(frozen=True)

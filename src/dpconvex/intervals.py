@@ -306,7 +306,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
         target = np.asarray(target, dtype=np.float64)
         people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
-        if people is not None and (people.tags == NOBODY).any():
+        if people is not None and people.tags is not None and np.any(people.tags == NOBODY):
             if clean is None:
                 raise ValueError(
                     "The 'groups' given to DPConformal.fit must name a person in every row. Got missing identifiers "

@@ -1,8 +1,8 @@
-"""What in a pipeline looks at the data without paying: named before anything is fitted."""
+"""Check of pipelines: steps that read the data without paying are named before anything is fitted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any
 
@@ -21,7 +21,7 @@ def check_pipeline(pipeline: Any) -> list[str]:
     """Return what a pipeline, a search or an estimator does to the data beyond its certificate, one sentence each.
 
     Named are steps that are fitted on the data (scalers, encoders that read their categories, imputers, projections),
-    models that are not private, and searches whose fits are not charged to a ledger. Only settings are looked at.
+    models that are not private, and searches whose fits are not charged to a ledger. Only settings are read.
 
     Parameters
     ----------
@@ -47,39 +47,38 @@ def check_pipeline(pipeline: Any) -> list[str]:
     ...     print(problem.split(" and ")[0])
     standardscaler: StandardScaler is fitted on the data,
     """
-    return list(_problems(pipeline, ""))
+    return list(_find_problems(pipeline, ""))
 
 
-def _problems(item: Any, place: str) -> Iterator[str]:
-    here = f"{place}: " if place else ""
+def _find_problems(item: Any, path: str) -> Iterator[str]:
+    here = f"{path}: " if path else ""
     name = type(item).__name__
     if item is None or isinstance(item, str):  # passthrough, drop
         return
-    for label, search in _inner_of_search(item):
-        # Whose own certificate covers its fits.
+    searches = any(hasattr(item, attribute) for attribute in ("param_grid", "param_distributions", "cv"))
+    if searches and hasattr(item, "estimator"):
+        # The certificate of our own search covers its fits.
         selected = type(item).__module__.startswith("dpconvex.selection")
-        if not selected and _private_without_ledger(search):
+        if not selected and _private_without_ledger(item.estimator):
             yield (
                 f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "
                 "are covered by no certificate. Give the estimator a ledger, or use dpconvex.selection.DPSelect."
             )
-        yield from _problems(search, _join(place, label))
+        yield from _find_problems(item.estimator, _join(path, "estimator"))
         return
-    parts = list(_parts(item))
+    parts = _parts(item)
     if parts:
-        yield from _lost_people(item, parts, place)
+        yield from _find_lost_people(item, parts, path)
         for label, part in parts:
-            yield from _problems(part, _join(place, label))
-    elif isinstance(item, PrivateModel):
-        return
-    elif not _learns_nothing(item):
+            yield from _find_problems(part, _join(path, label))
+    elif not isinstance(item, PrivateModel) and not _learns_nothing(item):
         if hasattr(item, "transform"):
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
         elif hasattr(item, "predict"):
             yield f"{here}{name} is not private: what it learns from the data is covered by nothing."
 
 
-def _lost_people(item: Any, parts: list[tuple[str, Any]], place: str) -> Iterator[str]:
+def _find_lost_people(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
     """Name tables whose people do not reach an estimator that takes them; a fit refuses such rows."""
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
@@ -89,7 +88,7 @@ def _lost_people(item: Any, parts: list[tuple[str, Any]], place: str) -> Iterato
         taker = getattr(follower, "regressor", follower)  # of a target that is transformed
         if not in_order or (follower is not None and not _takes_groups(taker)):
             yield (
-                f"{_join(place, label)}: PublicTable hands on whose rows they are, by [person] of its schema, and what "
+                f"{_join(path, label)}: PublicTable hands on whose rows they are, by [person] of its schema, and what "
                 "comes next does not take them: a fit is refused. Put an estimator of dpconvex directly behind it."
             )
 
@@ -99,15 +98,8 @@ def _takes_groups(item: Any) -> bool:
     return hasattr(item, "certify") and "groups" in signature(item.fit).parameters
 
 
-def _join(place: str, label: str) -> str:
-    return f"{place}.{label}" if place else label
-
-
-def _inner_of_search(item: Any) -> Iterator[tuple[str, Any]]:
-    """Give the estimator of a search or of cross-validation."""
-    searches = any(hasattr(item, name) for name in ("param_grid", "param_distributions", "cv"))
-    if searches and hasattr(item, "estimator"):
-        yield "estimator", item.estimator
+def _join(path: str, label: str) -> str:
+    return f"{path}.{label}" if path else label
 
 
 def _private_without_ledger(item: Any) -> bool:
@@ -128,8 +120,7 @@ def _parts(item: Any) -> list[tuple[str, Any]]:
             inner = getattr(item, attribute, None)
             if hasattr(inner, "fit"):
                 transformer = getattr(item, "transformer", None)
-                found = [(attribute, inner)]
-                return [*found, ("transformer", transformer)] if transformer is not None else found
+                return [(attribute, inner), *([] if transformer is None else [("transformer", transformer)])]
     return []
 
 
@@ -139,9 +130,9 @@ def _learns_nothing(item: Any) -> bool:
         return True
     if getattr(item, "privacy_", None) in ("public", "paid"):
         return True
-    own = {
-        "OneHotEncoder": _declared_categories,
-        "OrdinalEncoder": _declared_categories,
+    known: dict[str, Callable[[Any], bool]] = {
+        "OneHotEncoder": _declares_categories,
+        "OrdinalEncoder": _declares_categories,
         "SimpleImputer": lambda step: (
             step.strategy == "constant"
             and step.fill_value is not None
@@ -150,13 +141,13 @@ def _learns_nothing(item: Any) -> bool:
         ),
         "PolynomialFeatures": lambda step: True,  # reads the number of columns
         "SplineTransformer": lambda step: not isinstance(step.knots, str) and step.extrapolation != "error",
-    }.get(type(item).__name__)
-    if own is not None and type(item).__module__.startswith("sklearn."):
-        return bool(own(item))
+    }
+    if type(item).__name__ in known and type(item).__module__.startswith("sklearn."):
+        return bool(known[type(item).__name__](item))
     return hasattr(item, "fit") and not get_tags(item).requires_fit
 
 
-def _declared_categories(step: Any) -> bool:
+def _declares_categories(step: Any) -> bool:
     """Whether an encoder is told its categories, and what to do with others."""
     return (
         not isinstance(step.categories, str)

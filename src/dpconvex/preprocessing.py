@@ -1,8 +1,8 @@
-r"""Preprocessing that says what it costs: public maps for free, private bounds and moments for a budget.
+r"""Preprocessing with a stated cost: public maps for free, private bounds and moments for a budget.
 
-A scaler that looks at the data releases something about it. :class:`PublicScaler` looks at nothing but the number of
-columns. :class:`DPQuantileBounds` and :class:`DPMoments` look, pay, and charge a ledger. All are scikit-learn
-transformers; what they learn ends with ``_`` and may be published.
+A scaler that is fitted on the data releases something about it. :class:`PublicScaler` reads nothing but the number of
+columns. :class:`DPQuantileBounds` and :class:`DPMoments` read the data, pay, and charge a ledger. All are scikit-learn
+transformers; attributes that end with ``_`` may be published.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicS
 
 
 # Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
-_HOLD = 40.0
+_TAIL_ROWS_EPSILON = 40.0
 _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
 
 
-def _pair(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
+def _require_bounds(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
     found = resolve_bounds(name, bounds, columns, owner)
     if found is None:
         raise ValueError(
@@ -49,9 +49,9 @@ def _pair(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, A
 
 
 class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """What the transformers share: reading rows."""
+    """Reading of rows."""
 
-    def _rows(self, X: object, reset: bool) -> Array:
+    def _read_rows(self, X: object, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
         if issparse(X):  # centred, it would have no zeros
@@ -63,10 +63,9 @@ class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class _PaidTransformer(_Transformer):
-    """What the paid transformers share: a certificate and a ledger."""
+    """Certificate, ledger and fit of the transformers that pay."""
 
     _mechanism: str
-    _sampler: str
 
     def certify(self, n_samples: int, n_features: int) -> PreprocessingCertificate:
         """Return the certificate of a fit, before any data.
@@ -80,30 +79,18 @@ class _PaidTransformer(_Transformer):
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_count(name, f"{owner}.certify", value)
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
-        derive = quantile_noise if self._mechanism == "quantile-bounds" else moment_noise
         self._check(int(n_features))
-        return PreprocessingCertificate(
-            guarantee,
-            self._mechanism,
-            int(n_samples),
-            int(n_features),
-            derive(guarantee, int(n_samples), int(n_features)),
-            self._sampler if self.random_state is None else SEEDED,
-        )
+        derive = quantile_noise if self._mechanism == "quantile-bounds" else moment_noise
+        noise = derive(guarantee, int(n_samples), int(n_features))
+        sampler = EXACT if self.random_state is None else SEEDED
+        return PreprocessingCertificate(guarantee, self._mechanism, int(n_samples), int(n_features), noise, sampler)
 
     def _check(self, columns: int) -> None:
         """Raise if a setting cannot be used."""
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Release what the transformer needs to know about the columns.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : ignored
-        """
-        rows = self._rows(X, reset=True)
+        """Release what the transformer needs to know about the columns; ``y`` is ignored."""
+        rows = self._read_rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
         charge(self.ledger, certificate, f"{type(self).__name__}.fit")
@@ -113,8 +100,8 @@ class _PaidTransformer(_Transformer):
         return self
 
     def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
-        """Keep what was released with the certificate's noise."""
-        raise AttributeError(f"{type(self).__name__} does not say what it releases.")
+        """Store the releases with the certificate's noise."""
+        raise NotImplementedError
 
 
 class PublicScaler(_Transformer):
@@ -147,18 +134,18 @@ class PublicScaler(_Transformer):
 
     def fit(self, X: object, y: object = None) -> PublicScaler:
         """Check the bounds against the number of columns."""
-        columns = self._rows(X, reset=True).shape[1]
-        _pair("bounds", self.bounds, columns, "PublicScaler")
+        columns = self._read_rows(X, reset=True).shape[1]
+        _require_bounds("bounds", self.bounds, columns, "PublicScaler")
         self.privacy_ = "public"
         return self
 
     def transform(self, X: object) -> Array:
         """Return rows in [-1, 1]."""
-        rows = self._rows(X, reset=False)
-        return _scaled(rows, *_pair("bounds", self.bounds, rows.shape[1], "PublicScaler"))
+        rows = self._read_rows(X, reset=False)
+        return _scale_to_unit(rows, *_require_bounds("bounds", self.bounds, rows.shape[1], "PublicScaler"))
 
 
-def _scaled(rows: Array, low: Array, high: Array) -> Array:
+def _scale_to_unit(rows: Array, low: Array, high: Array) -> Array:
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     return np.clip((np.clip(rows, low, high) - middle) / half, -1.0, 1.0)
 
@@ -209,7 +196,7 @@ class DPQuantileBounds(_PaidTransformer):
     True
     """
 
-    _mechanism, _sampler = "quantile-bounds", EXACT
+    _mechanism = "quantile-bounds"
 
     def __init__(
         self,
@@ -234,26 +221,21 @@ class DPQuantileBounds(_PaidTransformer):
 
     def _check(self, columns: int) -> None:
         owner = type(self).__name__
-        _pair("search_bounds", self.search_bounds, columns, owner)
+        _require_bounds("search_bounds", self.search_bounds, columns, owner)
         check_number("margin", owner, self.margin, "a finite number of at least 0", 0, math.inf)
         if self.tail is not None:
             check_number("tail", owner, self.tail, "None or a number in [0, 0.5)", 0, 0.5)
 
-    def _tail(self, certificate: PreprocessingCertificate) -> float:
-        """Return the share of rows beyond each end: public."""
-        if self.tail is not None:
-            return float(self.tail)
-        share = _HOLD / (certificate.n_samples * certificate.noise["epsilon"])
-        return min(_LARGEST_TAIL, max(_SMALLEST_TAIL, share))
-
     def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
-        lowest, highest = _pair("search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds")
-        columns, tail = rows.shape[1], self._tail(certificate)
-        choices = Choices(certificate.noise["epsilon"], 2 * columns, noise)
+        lowest, highest = _require_bounds("search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds")
+        columns, epsilon, tail = rows.shape[1], certificate.noise["epsilon"], self.tail
+        if tail is None:
+            tail = min(_LARGEST_TAIL, max(_SMALLEST_TAIL, _TAIL_ROWS_EPSILON / (certificate.n_samples * epsilon)))
+        choices = Choices(epsilon, 2 * columns, noise)
         ends = np.empty((2, columns))
         for column in range(columns):
             low, high = float(lowest[column]), float(highest[column])
-            drawn = sorted(choices.quantiles(rows[:, column], (tail, 1 - tail), low, high))
+            drawn = sorted(choices.quantiles(rows[:, column], (float(tail), 1 - float(tail)), low, high))
             # Released numbers only from here on; a width of zero is no use as a bound.
             extra = max(self.margin * (drawn[1] - drawn[0]), 1e-6 * (high - low))
             ends[:, column] = max(low, drawn[0] - extra), min(high, drawn[1] + extra)
@@ -261,8 +243,8 @@ class DPQuantileBounds(_PaidTransformer):
 
     def transform(self, X: object) -> Array:
         """Return rows clipped to the released bounds and mapped to [-1, 1]."""
-        rows = self._rows(X, reset=False)
-        return _scaled(rows, self.low_, self.high_)
+        rows = self._read_rows(X, reset=False)
+        return _scale_to_unit(rows, self.low_, self.high_)
 
 
 class DPMoments(_PaidTransformer):
@@ -306,7 +288,7 @@ class DPMoments(_PaidTransformer):
     GaussianDP(mu=0.5)
     """
 
-    _mechanism, _sampler = "moments", EXACT
+    _mechanism = "moments"
 
     def __init__(
         self,
@@ -328,14 +310,14 @@ class DPMoments(_PaidTransformer):
         self.random_state = random_state
 
     def _check(self, columns: int) -> None:
-        _pair("bounds", self.bounds, columns, "DPMoments")
+        _require_bounds("bounds", self.bounds, columns, "DPMoments")
 
     def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         n, d = rows.shape
-        low, high = _pair("bounds", self.bounds, d, "DPMoments")
-        unit = _scaled(rows, low, high) / math.sqrt(d)
+        low, high = _require_bounds("bounds", self.bounds, d, "DPMoments")
+        unit = _scale_to_unit(rows, low, high) / math.sqrt(d)
         answers, std = Answers({"moments": certificate.term}, noise), certificate.noise["std"]
-        released = answers.release(answers.claim("moments"), _stacked(unit)) / n
+        released = answers.release(answers.claim("moments"), _stack_moments(unit)) / n
         mean = released[:d]
         second = np.zeros((d, d))
         second[np.triu_indices(d)] = released[d:]
@@ -344,15 +326,15 @@ class DPMoments(_PaidTransformer):
         values, vectors = np.linalg.eigh(second - np.outer(mean, mean))
         # Noise can make a variance negative: it is raised to the size of the noise.
         values = np.maximum(values, max(std / n * math.sqrt(d) / 2, 1e-12))
-        reach = (high / 2 - low / 2) * math.sqrt(d)
-        self.mean_ = low / 2 + high / 2 + reach * mean
-        self.covariance_ = np.outer(reach, reach) * ((vectors * values) @ vectors.T)
-        self.mean_std_ = reach * std / n
+        scale = (high / 2 - low / 2) * math.sqrt(d)
+        self.mean_ = low / 2 + high / 2 + scale * mean
+        self.covariance_ = np.outer(scale, scale) * ((vectors * values) @ vectors.T)
+        self.mean_std_ = scale * std / n
 
     def transform(self, X: object) -> Array:
         """Return rows, clipped to the bounds, minus the released mean, divided by released deviations (or whitened)."""
-        rows = self._rows(X, reset=False)
-        rows = np.clip(rows, *_pair("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_
+        rows = self._read_rows(X, reset=False)
+        rows = np.clip(rows, *_require_bounds("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_
         if not self.whiten:
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
         values, vectors = np.linalg.eigh(self.covariance_)
@@ -360,7 +342,7 @@ class DPMoments(_PaidTransformer):
         return transform_rows(rows, (vectors / np.sqrt(values)) @ vectors.T)
 
 
-def _stacked(unit: Array) -> Array:
+def _stack_moments(unit: Array) -> Array:
     """Return sums and second moments as one vector whose norm is that of both together."""
     blocks = (unit[start : start + MOMENT_BLOCK] for start in range(0, len(unit), MOMENT_BLOCK))
     first, second = accumulate((block.sum(axis=0), block.T @ block) for block in blocks)

@@ -41,9 +41,9 @@ def test_pieces_are_the_table(pieces, ending, labels):
     if labels:
         columns = table_of(temperature=[-20, 40]).for_target("city")
     files = partitions.matching_files(pieces.path / f"part*.{ending}")
-    plan = partitions.split_files(files, columns, MEMORY, 2)
-    assert len(plan.pieces) > 4
-    X, y = partitions.read_file_partitions(plan, columns, labels)
+    pieces_found, _ = partitions.split_files(files, columns, MEMORY, 2)
+    assert len(pieces_found) > 4
+    X, y = partitions.read_file_partitions(pieces_found, columns, labels)
     expected_X, expected_y, _ = read_training_file(pieces.path / "sales.csv", columns, labels)
     assert list(X.columns) == columns.names
     np.testing.assert_array_equal(X.compute().to_numpy(), expected_X.to_numpy())
@@ -56,8 +56,8 @@ def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
     columns = table_of(a=[0, 1]).for_target("t")
     for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
         files = partitions.matching_files(tmp_path / pattern)
-        plan = partitions.split_files(files, columns, MEMORY, 1)
-        assert partitions.read_file_partitions(plan, columns, True)[1].compute().tolist() == expected
+        pieces_found, _ = partitions.split_files(files, columns, MEMORY, 1)
+        assert partitions.read_file_partitions(pieces_found, columns, True)[1].compute().tolist() == expected
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -100,8 +100,8 @@ def test_memory_limit_bounds_pieces_and_threads(tmp_path):
     columns = table_of(a=[0, 1]).for_target("t")
     needed = 8 * 2 * partitions.COPIES * rows
     files = [tmp_path / "t.parquet"]
-    assert partitions.split_files(files, columns, 16 * needed, 4).threads == 4
-    assert partitions.split_files(files, columns, 4 * needed, 4).threads == 1
+    assert partitions.split_files(files, columns, 16 * needed, 4)[1] == 4
+    assert partitions.split_files(files, columns, 4 * needed, 4)[1] == 1
     with pytest.raises(InputError, match="memory limit"):
         partitions.split_files(files, columns, 2 * needed, 4)
 

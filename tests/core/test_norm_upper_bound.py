@@ -1,16 +1,12 @@
 """A bound that stands for lengths is never below them, and no further above them than it says."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import Slope
-from dpconvex.core.records import Coordinates, RowNorms, norm_upper_bound
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Logistic
+from dpconvex.core.records import norm_upper_bound
 
 
 def coordinates(kind, size, rng):
@@ -80,30 +76,3 @@ def test_no_bound_where_it_would_not_pay_or_keep_its_digits():
     far = coordinates("plain", 6, rng)
     far[1:, 0] = 1e9
     assert norm_upper_bound(far, 1, 0.5) is None
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_one_pass_finds_lengths_and_which_rows_are_plain(order, shift, monkeypatch):
-    """As long as block by block; parts of the rows, plain or not, then sum to what copies of them do."""
-    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
-    rng = np.random.default_rng(5)
-    X = np.asarray(shift + rng.uniform(-1, 1, (40_000, 6)), dtype=np.float32, order=order)
-    X[20_000:21_000] *= 3  # beyond the bounds: tiles that are not plain
-    y = np.where(rng.random(len(X)) < 0.5, 1.0, -1.0)
-    y[::11] = np.nan
-    row_map = replace(RowMap.from_bounds(6, (shift - 1, shift + 1)), influence="weight")
-    rows = MemoryRows(X, y, row_map)
-    matrix = coordinates("plain", 6, rng)
-    lengths = RowNorms(Coordinates(matrix, 1, 0.5))
-    assert lengths.norm_upper_bound is not None
-    measured = rows.reweighted(lengths)
-    slowly = rows.reweighted(lambda block, w: lengths(block, w))
-    np.testing.assert_allclose(measured.weights, slowly.weights, rtol=1e-14)
-    weighted = measured.rescaled(lambda lengths: 1 / lengths)
-    assert weighted.survey.plain.any() == (shift == 0)
-    part, theta = weighted.part(9_000), rng.normal(size=7)
-    copied = weighted.take(part.where.places())
-    slope = Slope(Logistic(), weighting="clip")
-    np.testing.assert_allclose(part.combine(theta, slope)[0], copied.combine(theta, slope)[0], rtol=1e-10, atol=1e-10)

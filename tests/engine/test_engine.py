@@ -387,8 +387,7 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
         frozen = X.copy(order="K")
         frozen.flags.writeable = False
         for rows in (X, frozen, np.load(tmp_path / "X.npy", mmap_mode="r")):
-            held = MemoryRows(rows, np.ones(40_000), row_map)
-            held.small = False
+            held = MemoryRows(rows, np.ones(40_000), row_map, cache=False)
             sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
             held.sum(lambda block, y, w: (w.sum(),))
             known.add(tuple(len(kernel.signatures) for kernel in (map_rows, vector_products)))

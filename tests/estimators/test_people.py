@@ -19,7 +19,7 @@ from dpconvex import (
 )
 from dpconvex.engine.rows import SourceChangedError
 from dpconvex.mechanisms import NoisySGD
-from dpconvex.models import file as model_file
+from dpconvex.models import model_file
 from dpconvex.privacy import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 

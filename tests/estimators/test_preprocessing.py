@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.core.choices import Choices
-from dpconvex.preprocessing import DPMoments, DPQuantileBounds, PublicScaler, _stacked
+from dpconvex.preprocessing import DPMoments, DPQuantileBounds, PublicScaler, _stack_moments
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
 FIXED = settings(max_examples=200, derandomize=True, deadline=None, database=None)
@@ -42,13 +42,13 @@ def test_joint_sensitivity_of_moments_is_never_exceeded(width, seed):
     rng = np.random.default_rng(seed)
     pair = rng.normal(size=(2, width))
     pair *= rng.choice([1.0, rng.uniform()], size=(2, 1)) / np.linalg.norm(pair, axis=1)[:, None]
-    moved = np.linalg.norm(_stacked(pair[:1]) - _stacked(pair[1:]))
+    moved = np.linalg.norm(_stack_moments(pair[:1]) - _stack_moments(pair[1:]))
     assert moved <= 3 / np.sqrt(2) * (1 + 1e-12)
 
 
 def test_joint_sensitivity_of_moments_is_attained():
     pair = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)]])
-    moved = np.linalg.norm(_stacked(pair[:1]) - _stacked(pair[1:]))
+    moved = np.linalg.norm(_stack_moments(pair[:1]) - _stack_moments(pair[1:]))
     assert moved == pytest.approx(3 / np.sqrt(2))
 
 

@@ -291,8 +291,8 @@ def test_summary_is_readable():
     text = repr(model.summary())
     for part in (
         "DPQuantileRegressor",
-        "epsilon=0.5",
-        "delta=1e-07",
+        "epsilon = 0.5",
+        "delta = 1e-07",
         "replace one",
         "objective",
         "quantile",

@@ -269,7 +269,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
     kept = total()
     monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * 4 * 500)
-    assert not rows_of(X)._small
+    assert not rows_of(X).small
     assert np.allclose(total(), kept, rtol=1e-12)
     block = rows_of(X).mapped()[0]
     w = np.minimum(1, 1.2 / np.linalg.norm(block @ coordinates.matrix.T, axis=1))

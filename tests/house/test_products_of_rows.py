@@ -1,7 +1,7 @@
 """No product of matrices on private rows where its rounding counts: what a record adds depends on that record alone.
 
 Libraries for matrices round a row by how many others there are, and how: a count, a kinked slope or a rounded score of
-one record would then move with another. Rows are multiplied by ``engine.blocks`` and compiled kernels, one by one.
+one record would then move with another. Rows are multiplied by ``engine.block_products`` and compiled kernels, one by one.
 Every other product in the library is listed here with the reason why it may be one.
 """
 
@@ -20,7 +20,7 @@ CALLS = {
 
 PUBLIC = "public or released numbers: nothing of a row"
 SUM = "a sum over rows of what each of them adds: its term pays for the rounding of sums"
-EXACT = "a sum of votes: they lie on a grid on which sums are exact"
+EXACT = "a sum of row weights: they lie on a grid on which sums are exact"
 ALONE = "one record at a time, whatever the others are"
 CERTIFIED = "part of a minimiser whose certified gap includes rounding: the gap is paid for"
 
@@ -62,8 +62,12 @@ PRODUCTS: dict[str, dict[str, str]] = {
     },
     "engine/block_products.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
     "engine/dask/table.py": {"v @ (function(y, w) < point)": EXACT},
-    "engine/dense_rows.py": {"multiples @ block": SUM, "multiples * v @ block": SUM},
-    "engine/dense_rows.py": {"sizes @ self.shares": CERTIFIED, "shares[r] @ part": EXACT},
+    "engine/dense_rows.py": {
+        "multiples @ block": SUM,
+        "multiples * v @ block": SUM,
+        "sizes @ self.row_weights.values": CERTIFIED,
+        "counted[rows] @ part": EXACT,
+    },
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
     "engine/sparse_rows.py": {
         "self.base @ self.base": PUBLIC,
@@ -145,7 +149,7 @@ def test_every_product_has_a_reason():
         for name, products in found.items()
         if (name in PRODUCTS or name.split("/")[0] not in ROOMS) and (new := products - set(PRODUCTS.get(name, ())))
     }
-    assert not unknown, "Use engine.blocks.row_margins, row_squares or transform_rows on rows."
+    assert not unknown, "Use engine.block_products.row_margins, row_squares or transform_rows on rows."
     gone = {name: old for name, known in PRODUCTS.items() if (old := set(known) - found.get(name, set()))}
     assert not gone
 

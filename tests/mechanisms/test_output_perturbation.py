@@ -66,8 +66,8 @@ def test_noise_follows_the_formulas(neighbors, records):
         "releases": 1,
         "tolerance": certificate.solver_tolerance,
         "grid": grid_of(term.scale),
-        "kind": "",
-        "bound": 0.0,
+        "query": "",
+        "record_bound": 0.0,
     }
     assert term["std"] >= (sensitivity + term.grid * math.sqrt(3)) / 0.7  # rounding is paid for
     _, term = noise(ApproxDP(1.0, 1e-5))

@@ -27,7 +27,7 @@ from dpconvex import (
 from dpconvex.inputs.schema import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
-from dpconvex.models import file as model_file
+from dpconvex.models import model_file
 from dpconvex.models.model_file import parse_certificate, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, subsampling
 from dpconvex.privacy.bounds.structured import StructuredBounds
@@ -374,7 +374,7 @@ def test_nothing_that_matters_may_be_omitted(name, files):
     forged = copy.deepcopy(files["quantile"])
     del forged["parameters"][name]
     forged["omitted"] = [name]
-    with pytest.raises(ModelFileError, match="may name"):
+    with pytest.raises(ModelFileError, match="must be names among"):
         parse_model(forged)
 
 

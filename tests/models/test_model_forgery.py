@@ -86,7 +86,7 @@ def test_the_smoothing_of_a_structured_loss_is_that_of_the_parameters(swapped):
 def test_a_loss_cannot_be_omitted(swapped):
     model = DPTiltedClassifier(feature_bounds=(0, 1), classes=[0, 1]).fit(X, LABELS)
     faint = issued(model.certificate_, loss=Scaled(Logistic(), 1e-6))
-    with pytest.raises(ModelFileError, match="'omitted' may name"):
+    with pytest.raises(ModelFileError, match="'omitted' must be names"):
         swapped(model, faint, omit="loss")
 
 

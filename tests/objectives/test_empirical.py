@@ -177,7 +177,7 @@ def test_subsample_approximates_the_objective():
 
 def test_widened_loss_is_the_average_over_a_window():
     objective = problem(Pinball(0.7))
-    wide = objective.widened(0.4)
+    wide = objective.smoothed(0.4)
     uniform = EmpiricalObjective(objective.rows, convolve(Pinball(0.7), UniformKernel(), 0.4), objective.alpha)
     theta = np.random.default_rng(3).normal(size=5)
     np.testing.assert_allclose(wide.gradient(theta), uniform.gradient(theta), rtol=1e-9)

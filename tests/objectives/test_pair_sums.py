@@ -63,16 +63,12 @@ def test_cells_and_direct_summation_agree(name, monkeypatch):
 @pytest.mark.parametrize("name", SCORES)
 def test_piece_sums_equal_direct_ones(loss, name):
     s, t = SCORES[name]
-    difference = s[:, None] - t[None, :]
+    difference, pieces = s[:, None] - t[None, :], loss.piecewise_quadratic
     for kind in ("value", "slope"):
         direct = getattr(loss, kind)(difference).astype(np.longdouble)
         for found, exact, size in (
-            (piecewise_quadratic_sums(s, t, loss.piecewise_quadratic, kind), direct.sum(1), np.abs(direct).sum(1)),
-            (
-                piecewise_quadratic_sums(t, s, loss.piecewise_quadratic, kind, mirrored=True),
-                direct.sum(0),
-                np.abs(direct).sum(0),
-            ),
+            (piecewise_quadratic_sums(s, t, pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
+            (piecewise_quadratic_sums(t, s, pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
         ):
             # The direct value of a far difference is itself a difference of large numbers.
             slack = 1e-15 * np.abs(difference).max() ** 2 if kind == "value" else 0.0

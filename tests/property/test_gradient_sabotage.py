@@ -78,7 +78,7 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
 
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
-    honest = PrivateFit._residuals
+    honest = PrivateFit._locate_residuals
 
     def unpaid(self, phi, scale, level):
         shift, unsure, _ = honest(self, phi, scale, level)
@@ -86,7 +86,7 @@ def sabotage_release(monkeypatch):
         (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return shift, unsure, float(min(1.0, max(1e-2, total / rows.n_rows)))
 
-    monkeypatch.setattr(PrivateFit, "_residuals", unpaid)
+    monkeypatch.setattr(PrivateFit, "_locate_residuals", unpaid)
 
 
 def sabotage_rows(monkeypatch):
@@ -102,14 +102,14 @@ def sabotage_rows(monkeypatch):
 
 def sabotage_curvature(monkeypatch):
     """Divide gradients by a curvature without noise."""
-    honest = Rounds._curvature
+    honest = Rounds._release_curvature
 
     def unpaid(self, phi, loss):
         found = honest(self, phi, loss)
         (total,) = self.rows._rows.sum(lambda block, y, w: (block.T @ block,))
         return found + self.frame.matrix @ total @ self.frame.matrix.T
 
-    monkeypatch.setattr(Rounds, "_curvature", unpaid)
+    monkeypatch.setattr(Rounds, "_release_curvature", unpaid)
 
 
 def sabotage_bins(monkeypatch):
@@ -149,7 +149,7 @@ def sabotage_centring(monkeypatch):
 
 def sabotage_mean_row(monkeypatch):
     """Use the sum of the rows without noise."""
-    honest = SeveralQuantiles._mean_row
+    honest = SeveralQuantiles._release_mean_row
 
     def unpaid(self):
         honest(self)
@@ -157,18 +157,18 @@ def sabotage_mean_row(monkeypatch):
         (total,) = rows.combine(np.zeros(rows.dim), lambda y, z, w: (w,))
         return self.frame.of_sum(total) / self.mass
 
-    monkeypatch.setattr(SeveralQuantiles, "_mean_row", unpaid)
+    monkeypatch.setattr(SeveralQuantiles, "_release_mean_row", unpaid)
 
 
 def sabotage_levels(monkeypatch):
     """Pay for the residuals of one level."""
-    honest = SeveralQuantiles._residuals
+    honest = SeveralQuantiles._locate_residuals
 
     def several(self, phi, scale, level):
         honest(self, phi, scale, level)
         return honest(self, phi, scale, level)
 
-    monkeypatch.setattr(SeveralQuantiles, "_residuals", several)
+    monkeypatch.setattr(SeveralQuantiles, "_locate_residuals", several)
     claim = Answers.claim
 
     def uncounted(self, *asked, **more):

@@ -249,7 +249,7 @@ class UnpenalisedIntercept:
         self.mask = np.eye(rows.dim)[0]
 
     def __getattr__(self, name):
-        if name in ("inner", "subsample", "widened", "hessian_diagonal"):
+        if name in ("inner", "subsample", "smoothed", "hessian_diagonal"):
             raise AttributeError(name)
         return getattr(self.inner, name)
 

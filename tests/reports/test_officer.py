@@ -15,7 +15,8 @@ from dpconvex.inputs.release_file import FIELDS, ReleaseFacts, parse_release, re
 from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, GaussianDP, Ledger
 from dpconvex.reports import render_report
-from dpconvex.reports.facts import gaussian_guarantee
+from dpconvex.reports.charts import accuracy_chart, standalone
+from dpconvex.reports.facts import forecast_accuracy, gaussian_guarantee
 from dpconvex.reports.nist_registry import YOURS, nist_answers, registry_entry, write_registry_entry
 from dpconvex.reports.wording import name_unit
 
@@ -171,8 +172,9 @@ def test_notebooks_show_cards():
     assert "DPNewsvendor" in dpconvex.DPNewsvendor()._repr_mimebundle_()["text/html"]
 
 
-def test_a_plan_draws_itself():
-    pytest.importorskip("matplotlib").use("Agg")
-    axes = plan("quantile", 10_000, 5, ApproxDP(1.0, 1e-6), wanted=0.05).plot()
-    assert axes.get_xlabel() == "epsilon"
-    assert len(axes.lines) >= 3
+def test_a_forecast_is_drawn():
+    ahead = forecast_accuracy(plan("quantile", 10_000, 5, ApproxDP(1.0, 1e-6), wanted=0.05))
+    assert 1.0 in dict(ahead.points)
+    drawn = standalone(accuracy_chart(ahead))
+    assert drawn.count("<polyline") == 3
+    assert "Accuracy against epsilon" in drawn

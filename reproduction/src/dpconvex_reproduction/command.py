@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.options import JsonOption
 from dpconvex.cli.output import console, print_json, reports_errors
 from dpconvex.inputs import InputError
 

@@ -600,8 +600,8 @@ def _detectable_noise(
     pairs = (first, centre), (second, centre + np.sign(gap) * np.maximum(np.abs(gap) - luck, 0.0))
 
     def refutes(factor: float) -> bool:
-        pulled = (statistic(median + factor * (each - np.median(each, axis=0))) for each, median in pairs)
-        return _select("", *pulled, evaluation_runs, error, profile)[0] > 1.0
+        nearer, farther = (statistic(median + factor * (each - np.median(each, axis=0))) for each, median in pairs)
+        return _select("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
 
     if not refutes(0.0):
         return None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import COLUMNS, ROWS, JsonOption, Settings, TaskOption, build, find_task, with_model_options
-from dpconvex.cli.output import VERIFICATION, check_output, console, print_json
+from dpconvex.cli import options
+from dpconvex.cli.output import VERIFICATION, check_output, console, print_json, text_table
 from dpconvex.inputs import InputError
 from dpconvex.whole_files import write_whole
 
@@ -35,10 +35,10 @@ _BUDGET = {"epsilon", "delta", "mu"}
 _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 
 
-@with_model_options
+@options.with_model_options
 def audit(
-    settings: Settings,
-    task: TaskOption = "quantile",
+    settings: options.Settings,
+    task: options.TaskOption = "quantile",
     sampler: Annotated[
         str | None,
         typer.Option(
@@ -47,14 +47,16 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    n_samples: Annotated[int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
-    n_features: Annotated[int, typer.Option(*COLUMNS, help="Columns of the invented data.", min=1, max=1_000)] = 1,
+    n_samples: Annotated[int, typer.Option(*options.ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
+    n_features: Annotated[
+        int, typer.Option(*options.COLUMNS, help="Columns of the invented data.", min=1, max=1_000)
+    ] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)] = 100_000,
     confidence: Annotated[float, typer.Option(help="Probability that a true claim is not refuted.")] = 1 - 1e-6,
     seed: Annotated[int | None, typer.Option(help="Seed of the invented data, and of your own sampler.", min=0)] = None,
     plot: Annotated[Path | None, typer.Option(help="Where to draw the trade-off curves (SVG).")] = None,
-    json_: JsonOption = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Attack a mechanism on neighbouring data sets and prove a lower bound on its epsilon.
 
@@ -97,8 +99,8 @@ def audit(
                     f"The attack {name!r} made {count} runs in its share of the time, and needs {FEWEST}. Give "
                     f"--seconds {math.ceil(seconds * FEWEST / max(count, 1) * 1.5)}, or fewer rows or columns."
                 )
-            replayed = map(_replay, outputs)
-            results[name] = audit_samplers(*replayed, guarantee, count, confidence=each, rng=rng, bits=bits)
+            first, second = map(_replay, outputs)
+            results[name] = audit_samplers(first, second, guarantee, count, confidence=each, rng=rng, bits=bits)
     passed = all(result.passed for result in results.values())
     worst = max(results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12))
     if plot is not None:
@@ -115,7 +117,7 @@ def audit(
 
 
 def _attacks_on_task(
-    task: str, settings: Settings, rows: int, columns: int, rng: np.random.Generator
+    task: str, settings: options.Settings, rows: int, columns: int, rng: np.random.Generator
 ) -> tuple[Certificate, Attacks]:
     """Return the estimator's certificate, and for each attack the fits on its two invented data sets."""
     import numpy as np
@@ -123,11 +125,11 @@ def _attacks_on_task(
     from dpconvex.audit import neighbor_pairs
     from dpconvex.audit.estimators import fitted_outputs
 
-    labels = find_task(task).labels
+    labels = options.find_task(task).labels
     if settings.get("classes") is not None:
         raise InputError("The invented data have labels of their own: leave out --classes.")
     more = {"feature_bounds": (-1.0, 1.0), "target_bounds": (-1.0, 1.0), **({"classes": [0, 1]} if labels else {})}
-    estimator = build(task, settings, **more)
+    estimator = options.build(task, settings, **more)
     X = rng.uniform(-1, 1, (rows, columns))
     y = np.arange(rows) % 2 if labels else rng.uniform(-1, 1, rows)
     targets = (0, 1) if labels else (-_FAR_TARGET, _FAR_TARGET)
@@ -256,25 +258,16 @@ def _plain_result(result: AuditResult) -> dict[str, object]:
 
 def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
     """Print a table of the results, and what they mean."""
-    from rich.table import Table
-
     from dpconvex.reports.wording import describe_guarantee
 
-    table = Table(title=f"Attacks on the claim {describe_guarantee(guarantee)}")
-    for head in ("attack", "runs", "at delta", "claimed epsilon", "proved: at least", "provable", "verdict"):
-        table.add_column(head, justify="left" if head in ("attack", "verdict") else "right")
+    rows = []
     for name, result in results.items():
-        table.add_row(
-            name,
-            f"{result.runs + result.selection_runs:,}",
-            f"{result.delta:.2g}",
-            f"{result.epsilon:.4g}",
-            f"{result.epsilon_lower_bound:.4g}",
-            f"{_provable_epsilon(result):.4g}",
-            "consistent" if result.passed else "REFUTED",
-        )
+        verdict, runs = "consistent" if result.passed else "REFUTED", result.runs + result.selection_runs
+        epsilons = (result.epsilon, result.epsilon_lower_bound, _provable_epsilon(result))
+        rows.append((name, verdict, f"{runs:,}", f"{result.delta:.2g}", *(f"{epsilon:.4g}" for epsilon in epsilons)))
+    heads = ("attack", "verdict", "runs", "at delta", "claimed epsilon", "proved: at least", "provable")
     screen = console()
-    screen.print(table)
+    screen.print(text_table(heads, rows, f"Attacks on the claim {describe_guarantee(guarantee)}", left=2))
     if not all(result.passed for result in results.values()):
         words = f"The claim is false, except with probability {1 - confidence:.1g}."
         screen.print(words, style="bold red", markup=False)

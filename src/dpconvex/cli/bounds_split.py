@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import (
-    SCHEMA,
-    SCHEMA_HELP,
-    DelimiterOption,
-    EncodingOption,
-    JsonOption,
-    LineBreaksOption,
-    file_format,
-    with_file_options,
-)
-from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
+from dpconvex.cli import options
+from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors, text_table
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import FileFormat, read_schema
 from dpconvex.inputs.table_files import check_file, open_table, table_format, write_table
@@ -71,10 +62,10 @@ def init(
     data: DataArgument,
     target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    line_breaks: LineBreaksOption = False,
-    json_: JsonOption = False,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
+    line_breaks: options.LineBreaksOption = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Write a template of a schema: names of the columns and what they seem to hold, never values.
 
@@ -82,7 +73,7 @@ def init(
     """
     if out is not None and out.exists():
         raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
-    file = file_format(delimiter, encoding, line_breaks)
+    file = options.file_format(delimiter, encoding, line_breaks)
     from dpconvex.inputs.inspection import guess_column_kinds
 
     with progress(f"Reading names and kinds of columns of {data.name}"):
@@ -106,19 +97,19 @@ def init(
 @reports_errors
 def check(
     data: DataArgument,
-    schema: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
+    schema: Annotated[Path, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)],
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    json_: JsonOption = False,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Count the cells that a schema cannot read, before a fit is paid for. Not private: for your eyes only.
 
     The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
     a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.
     """
-    known = with_file_options(read_schema(schema), delimiter, encoding)
+    known = options.with_file_options(read_schema(schema), delimiter, encoding)
     known = known if target is None else known.for_target(target)
     from dpconvex.inputs.inspection import check_schema
 
@@ -132,18 +123,14 @@ def check(
 
 def _show(found: SchemaCheck) -> None:
     """Print the counts of a check."""
-    from rich.markup import escape
-    from rich.table import Table
-
     screen = console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
-    table = Table("column", "holds")
-    for head in ("empty", "not as the schema says", "clipped", "listed, never seen"):
-        table.add_column(head, justify="right")
+    rows = []
     for column in found.columns:
         counts = (column.empty, column.unread, column.outside, column.absent)
-        table.add_row(escape(column.name), column.kind, *(f"{count:,}" if count else "" for count in counts))
-    screen.print(table)
+        rows.append((column.name, column.kind, *(f"{count:,}" if count else "" for count in counts)))
+    heads = ("column", "holds", "empty", "not as the schema says", "clipped", "listed, never seen")
+    screen.print(text_table(heads, rows, left=2))
     for column in found.columns:
         if column.hint:
             screen.print(f"{column.name}: {column.hint}", markup=False)
@@ -220,10 +207,10 @@ def split(
     by: Annotated[
         str | None, typer.Option(help="Column that decides, such as a person: its rows stay together.")
     ] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    line_breaks: LineBreaksOption = False,
-    json_: JsonOption = False,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
+    line_breaks: options.LineBreaksOption = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Split a table into training rows and test rows, whatever the rows hold.
 
@@ -238,7 +225,7 @@ def split(
     check_file(data)
     check_output(train, "training rows", {"data": data})
     check_output(test, "test rows", {"data": data, "training rows": train})
-    file = file_format(delimiter, encoding, line_breaks)
+    file = options.file_format(delimiter, encoding, line_breaks)
     import polars as pl
 
     with progress(f"Splitting {data.name}"):

@@ -7,22 +7,19 @@ import importlib.util
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpconvex.cli.options import JsonOption
-from dpconvex.cli.output import console, print_json, progress, reports_errors
+from dpconvex.cli.output import console, print_json, progress, reports_errors, text_table
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.table import Table
 
     from dpconvex.datasets import Synthetic
     from dpconvex.inputs.settings import Fitted
-
-    Result = tuple[np.ndarray, Fitted, float]
 
 # Found by name when the command is called, never imported: the library stands without it.
 REPRODUCTION_PACKAGE = "dpconvex_reproduction"
@@ -62,40 +59,41 @@ def demo(
     if files is not None:
         _write_files(files, seed, json_)
         return
+    import numpy as np
+
     from dpconvex.datasets import make_newsvendor
     from dpconvex.reports.summary import certificate_table
     from dpconvex.reports.wording import describe_guarantee
 
     sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
     with progress("Fitting (the first run compiles, which takes a few seconds)"):
-        reference = _fit_without_privacy(sample)
-        results = [_fit_private(sample, epsilon) for epsilon in EPSILONS]
+        fits = {"best possible": sample.theta_star, "without privacy": _fit_without_privacy(sample)}
+        for epsilon in EPSILONS:
+            start = time.perf_counter()
+            fitted = _fit_private(sample, epsilon)
+            fits[f"private, epsilon = {epsilon:g}"] = np.r_[fitted.intercept_, fitted.coef_]
+            if epsilon == 1:
+                model, seconds = fitted, time.perf_counter() - start
     best = sample.risk(sample.theta_star)
-    rows = [
-        {"fit": name, "cost": sample.risk(theta), "excess": sample.risk(theta) / best - 1}
-        for name, theta in [
-            ("best possible", sample.theta_star),
-            ("without privacy", reference),
-            *((f"private, epsilon = {e:g}", theta) for e, (theta, *_) in zip(EPSILONS, results, strict=True)),
-        ]
-    ]
-    chosen = EPSILONS.index(1.0)
-    theta, model, seconds = results[chosen]
+    costs = {name: sample.risk(theta) for name, theta in fits.items()}
     if json_:
+        plain = [{"fit": name, "cost": cost, "excess": cost / best - 1} for name, cost in costs.items()]
+        vectors = {"true": sample.theta_star.tolist(), "private": fits["private, epsilon = 1"].tolist()}
+        certificate = json.loads(model.certificate_.to_json())
         print_json(
             {
                 "rows": ROWS,
                 "quantile": QUANTILE,
-                "costs": rows,
-                "coefficients": {"true": sample.theta_star.tolist(), "private": theta.tolist()},
-                "certificate": json.loads(model.certificate_.to_json()),
+                "costs": plain,
+                "coefficients": vectors,
+                "certificate": certificate,
                 "seconds": seconds,
             }
         )
         return
     screen = console()
     screen.print(
-        f"Demand of {ROWS:,} days, {len(theta) - 1} features, generated. A unit too little costs "
+        f"Demand of {ROWS:,} days, {sample.X.shape[1]} features, generated. A unit too little costs "
         f"{QUANTILE:g}, a unit too much {1 - QUANTILE:g}: the best order is the {QUANTILE:g} quantile "
         "of demand given the features.\n"
     )
@@ -103,8 +101,12 @@ def demo(
     screen.print(certificate_table(model.certificate_))
     model.certificate_.verify()
     screen.print("It verifies: all of it was derived again from the public facts.\n")
-    screen.print(_coefficient_table(sample, reference, results))
-    screen.print(_cost_table(rows))
+    heads = ("fit", "(intercept)", *sample.feature_names)
+    rows = [(name, *(f"{value:.3f}" for value in theta)) for name, theta in fits.items()]
+    screen.print(text_table(heads, rows, "Coefficients"))
+    priced = [(name, f"{cost:.5f}", f"{cost / best - 1:.3%}") for name, cost in costs.items()]
+    heads = ("fit", "cost", "above the best possible")
+    screen.print(text_table(heads, priced, "The cost of privacy: expected cost per day on fresh data, exact"))
     screen.print(
         f"The fit took {seconds:.2f} s. Its model and certificate may be published: "
         f"{describe_guarantee(model.certificate_.guarantee)} for everyone in the data. "
@@ -138,17 +140,12 @@ def _write_files(folder: Path, seed: int, json_: bool) -> None:
     console().print(f"Written to {bounds}: their public bounds", markup=False)
 
 
-def _fit_private(sample: Synthetic, epsilon: float) -> Result:
-    """Return coefficients (intercept first), the model and the time of a private fit."""
-    import numpy as np
-
+def _fit_private(sample: Synthetic, epsilon: float) -> Fitted:
+    """Return a private fit."""
     from dpconvex import DPQuantileRegressor
 
     model = DPQuantileRegressor(QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20))
-    start = time.perf_counter()
-    model.fit(sample.X, sample.y)
-    seconds = time.perf_counter() - start
-    return np.r_[model.intercept_, model.coef_], model, seconds
+    return model.fit(sample.X, sample.y)
 
 
 def _fit_without_privacy(sample: Synthetic) -> np.ndarray:
@@ -166,32 +163,6 @@ def _fit_without_privacy(sample: Synthetic) -> np.ndarray:
     loss = convolve(Pinball(QUANTILE), KERNELS["logistic"], 0.05)
     solution = Newton().solve(EmpiricalObjective(rows, loss, 1e-9), np.zeros(width + 1), 1e-8)
     return np.asarray(solution.point)
-
-
-def _coefficient_table(sample: Synthetic, reference: np.ndarray, results: list[Result]) -> Table:
-    """Return true, not private and private coefficients side by side."""
-    from rich.table import Table
-
-    table = Table("", title="Coefficients")
-    for head in ("true", "without privacy", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS)):
-        table.add_column(head, justify="right")
-    names = ["(intercept)", *sample.feature_names]
-    vectors = [sample.theta_star, reference, *(theta for theta, *_ in results)]
-    for name, *values in zip(names, *vectors, strict=True):
-        table.add_row(name, *(f"{value:.3f}" for value in values))
-    return table
-
-
-def _cost_table(rows: list[dict[str, Any]]) -> Table:
-    """Return the expected costs of all fits."""
-    from rich.table import Table
-
-    table = Table("fit", title="The cost of privacy: expected cost per day on fresh data, exact")
-    for head in ("cost", "above the best possible"):
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(row["fit"], f"{row['cost']:.5f}", f"{row['excess']:.3%}")
-    return table
 
 
 @reports_errors

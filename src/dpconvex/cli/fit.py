@@ -8,32 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.cli import options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.options import (
-    COLUMNS,
-    ROWS,
-    SCHEMA,
-    SCHEMA_HELP,
-    TASKS,
-    DatasetOption,
-    DelimiterOption,
-    EncodingOption,
-    JsonOption,
-    PersonOption,
-    RegistryOption,
-    ReleaseOption,
-    Settings,
-    TaskOption,
-    build,
-    build_for_schema,
-    default_task,
-    find_task,
-    label_kind,
-    release_facts,
-    warn_of_line_breaks,
-    with_file_options,
-    with_model_options,
-)
 from dpconvex.cli.output import (
     check_model_output,
     check_output,
@@ -54,24 +30,24 @@ if TYPE_CHECKING:
 ENGINE = "Engine"
 
 
-@with_model_options
+@options.with_model_options
 def fit(
-    settings: Settings,
+    settings: options.Settings,
     data: Annotated[
         Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file; with --engine dask a pattern of files.")
     ],
-    feature_bounds: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
+    feature_bounds: Annotated[Path, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
-    task: TaskOption = None,
+    task: options.TaskOption = None,
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
-    dataset: DatasetOption = "default",
+    dataset: options.DatasetOption = "default",
     report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
-    release: ReleaseOption = None,
-    registry: RegistryOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
+    release: options.ReleaseOption = None,
+    registry: options.RegistryOption = None,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
     engine: Annotated[
         str, typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE)
     ] = "memory",
@@ -85,8 +61,8 @@ def fit(
             help="Memory for --engine dask, like 2GB; half of the machine's by default.", rich_help_panel=ENGINE
         ),
     ] = None,
-    person: PersonOption = None,
-    json_: JsonOption = False,
+    person: options.PersonOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
 
@@ -95,7 +71,7 @@ def fit(
     or covered by the guarantee.
     """
     if task is not None:
-        find_task(task)
+        options.find_task(task)
     table_format(data)
     if engine not in ("memory", "dask"):
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
@@ -108,13 +84,13 @@ def fit(
         check_output(report, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": report})
-    schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
+    schema = options.with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
-    task = task or default_task(schema)
+    task = task or options.default_task(schema)
     person = person or schema.person
     if person is not None and engine != "memory":
         raise InputError("People are told apart with --engine memory only. In Python, fit takes groups with Dask.")
-    facts = release_facts(release, schema.target.name)
+    facts = options.release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
     else:
@@ -124,10 +100,10 @@ def fit(
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import certificate_table, coefficient_table, coefficients
 
-    warn_of_line_breaks(schema)
+    options.warn_of_line_breaks(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
-    model = build_for_schema(task, settings, schema, ledger=account)
-    labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
+    model = options.build_for_schema(task, settings, schema, ledger=account)
+    labels, kind = options.TASKS[task].labels, options.label_kind(getattr(model, "classes", None))
     ignored, least = ignores_invalid(model), least_rows(model.neighbors)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
@@ -194,18 +170,20 @@ def fit(
         screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
 
-@with_model_options
+@options.with_model_options
 def certify(
-    settings: Settings,
-    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")],
-    task: TaskOption = None,
-    n_features: Annotated[int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")] = None,
+    settings: options.Settings,
+    n_samples: Annotated[int, typer.Option(*options.ROWS, help="Number of rows, or of people where they are named.")],
+    task: options.TaskOption = None,
+    n_features: Annotated[
+        int | None, typer.Option(*options.COLUMNS, help="Number of columns, without a schema.")
+    ] = None,
     n_classes: Annotated[
         int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
     ] = None,
-    feature_bounds: Annotated[Path | None, typer.Option(*SCHEMA, help=SCHEMA_HELP)] = None,
-    person: PersonOption = None,
-    json_: JsonOption = False,
+    feature_bounds: Annotated[Path | None, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)] = None,
+    person: options.PersonOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Print the certificate of a fit before any data is read.
 
@@ -213,14 +191,14 @@ def certify(
     """
     if feature_bounds is None and n_features is not None:
         task = task or "quantile"
-        model, width = build(task, settings), n_features
+        model, width = options.build(task, settings), n_features
     elif feature_bounds is not None and n_features is None:
         schema = read_schema(feature_bounds)
-        task, person = task or default_task(schema), person or schema.person
-        model, width = build_for_schema(task, settings, schema), len(schema.names)
+        task, person = task or options.default_task(schema), person or schema.person
+        model, width = options.build_for_schema(task, settings, schema), len(schema.names)
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
-    if n_classes is not None and not TASKS[task].labels:
+    if n_classes is not None and not options.TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
     if person is not None:
@@ -258,7 +236,7 @@ def _fit_with_dask(
         split_files,
     )
 
-    files = split_files(matching_files(data), schema, parse_memory_limit(memory_limit), available_cores())
+    pieces, threads = split_files(matching_files(data), schema, parse_memory_limit(memory_limit), available_cores())
 
     # The number of rows, which that of parts follows.
     private = model.neighbors == "add_or_remove_one"
@@ -270,5 +248,5 @@ def _fit_with_dask(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with dask_cluster_for_files(scheduler, files.threads), progress("Reading") as say, watching(report):
-        return model.fit(*read_file_partitions(files, schema, labels, kind, ignored))
+    with dask_cluster_for_files(scheduler, threads), progress("Reading") as say, watching(report):
+        return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.options import DatasetOption, JsonOption, number_option
-from dpconvex.cli.output import console, print_json, reports_errors
+from dpconvex.cli.output import console, print_json, reports_errors, text_table
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
@@ -93,18 +93,13 @@ def _show(account: Ledger, json_: bool) -> None:
         charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
         print_json({"dataset": account.dataset, "remaining": asdict(remaining), "entries": charges})
         return
-    from rich.markup import escape
-    from rich.table import Table
-
     from dpconvex.reports.wording import describe_guarantee
 
-    table = Table(
-        "charge", "time", "guarantee", "mechanism", "description", title=escape(f"Budget of '{account.dataset}'")
-    )
-    for entry in entries:
-        words = (entry.time[:19], describe_guarantee(entry.guarantee), entry.mechanism, entry.description)
-        table.add_row(str(entry.number), *map(escape, words))
-    screen = console()
+    rows = [
+        (str(entry.number), entry.time[:19], describe_guarantee(entry.guarantee), entry.mechanism, entry.description)
+        for entry in entries
+    ]
+    screen, heads = console(), ("charge", "time", "guarantee", "mechanism", "description")
     if entries:
-        screen.print(table)
+        screen.print(text_table(heads, rows, f"Budget of '{account.dataset}'", left=5))
     screen.print(f"Budget of '{account.dataset}': {remaining}.", markup=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,11 +164,6 @@ def _number(text: str | float) -> float:
         ) from None
 
 
-EpsilonOption = Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)]
-DeltaOption = Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)]
-MuOption = Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)]
-
-
 def find_task(name: str) -> Task:
     """Return the task of this name, or raise."""
     if name not in TASKS:
@@ -306,27 +301,31 @@ def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
     return facts if facts.target else replace(facts, target=target or "")
 
 
-def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command all model options; it receives them as the dictionary ``settings``."""
-    own = inspect.signature(command, eval_str=True)
+def with_options(names: Iterable[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives a command these options of models, as the dictionary ``settings``."""
 
-    @functools.wraps(command)
-    def run(**arguments: Any) -> Any:
-        settings = {name: arguments.pop(name) for name in OPTIONS}
-        # A list that was not given is empty.
-        settings = {name: None if value == [] else value for name, value in settings.items()}
-        return command(settings=settings, **arguments)
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> Any:
+            settings = {name: arguments.pop(name) for name in names}
+            # A list that was not given is empty.
+            settings = {name: None if value == [] else value for name, value in settings.items()}
+            return command(settings=settings, **arguments)
 
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in own.parameters.items()
-        if name != "settings"
-    ]
-    for name, (kind, text, group) in OPTIONS.items():
-        option = number_option(text, group) if kind is float else text_option(text, group)
-        annotation = Annotated[kind | None, option]
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del run.__wrapped__
-    return reports_errors(run)
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items() if name != "settings"]
+        for name in names:
+            kind, text, group = OPTIONS[name]
+            option = number_option(text, group) if kind is float else text_option(text, group)
+            parameters.append(
+                inspect.Parameter(name, parameters[0].kind, default=None, annotation=Annotated[kind | None, option])
+            )
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        del run.__wrapped__
+        return reports_errors(run)
+
+    return decorate
+
+
+with_model_options = with_options(OPTIONS)

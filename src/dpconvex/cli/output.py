@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -27,6 +27,7 @@ from dpconvex.reports.printable import visible
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
     from rich.segment import Segment
+    from rich.table import Table
 
     from dpconvex.inputs.schema import Schema
     from dpconvex.inputs.settings import Fitted
@@ -186,6 +187,19 @@ class _Visible:
         for text, style, control in screen.render(self.content, options):
             # Rich's own commands to the terminal are marked as such.
             yield Segment(text if control else visible(text, "\n"), style, control)
+
+
+def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, left: int = 1) -> Table:
+    """Return a table for a terminal whose first columns are text, the others numbers."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=None if title is None else escape(title))
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number < left else "right")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
 
 
 @contextlib.contextmanager

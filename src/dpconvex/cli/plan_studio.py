@@ -11,25 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.cli import options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.options import (
-    BUDGET,
-    COLUMNS,
-    ROWS,
-    SCHEMA,
-    DatasetOption,
-    DeltaOption,
-    EpsilonOption,
-    JsonOption,
-    MuOption,
-    check_target,
-    default_task,
-    find_task,
-    number_option,
-    parse_levels,
-    text_option,
-)
-from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
+from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors, text_table
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import read_schema
 from dpconvex.whole_files import write_whole
@@ -42,51 +26,49 @@ if TYPE_CHECKING:
 PLANNED = ("quantile", "newsvendor", "linear", "logistic")
 
 
-@reports_errors
+_SHARED = ("epsilon", "delta", "mu", "neighbors", "quantile", "underage_cost", "overage_cost", "row_norm")
+
+
+@options.with_options(_SHARED)
 def plan(
+    settings: options.Settings,
     rows: Annotated[
         int,
-        text_option(
-            "Number of rows, or with [person] in the schema of people, that you have or expect.", names=ROWS[::-1]
+        options.text_option(
+            "Number of rows, or with [person] in the schema of people, that you have or expect.",
+            names=options.ROWS[::-1],
         ),
     ],
     features: Annotated[
         int | None,
-        text_option(
-            "Number of columns, indicators of categories counted one by one; or give a schema.", names=COLUMNS[::-1]
+        options.text_option(
+            "Number of columns, indicators of categories counted one by one; or give a schema.",
+            names=options.COLUMNS[::-1],
         ),
     ] = None,
     schema: Annotated[
-        Path | None, text_option("Schema, which says the columns and the largest norm of a row.", names=SCHEMA)
+        Path | None,
+        options.text_option("Schema, which says the columns and the largest norm of a row.", names=options.SCHEMA),
     ] = None,
     task: Annotated[
         str | None,
-        text_option("quantile (default), newsvendor, linear, or logistic (default for a target of classes)."),
+        options.text_option("quantile (default), newsvendor, linear, or logistic (default for a target of classes)."),
     ] = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    mu: MuOption = None,
-    neighbors: Annotated[str, text_option("replace_one (default) or add_or_remove_one.", BUDGET)] = "replace_one",
-    quantile: Annotated[
-        str | None, text_option("Quantile level, or several of one fit: 0.1,0.5,0.9; 0.5 by default.")
-    ] = None,
-    underage_cost: Annotated[float | None, number_option("Newsvendor: cost of one unit too few.")] = None,
-    overage_cost: Annotated[float | None, number_option("Newsvendor: cost of one unit too many.")] = None,
     accuracy: Annotated[
-        float | None, number_option("Excess risk you want, to find the rows it needs; 0.05 by default.")
+        float | None, options.number_option("Excess risk you want, to find the rows it needs; 0.05 by default.")
     ] = None,
     residual_scale: Annotated[
-        float | None, number_option("Public guess: standard deviation of residuals over half the target's range.")
+        float | None,
+        options.number_option("Public guess: standard deviation of residuals over half the target's range."),
     ] = None,
     feature_spread: Annotated[
-        float | None, number_option("Public guess: standard deviation of a column over its bound.")
+        float | None, options.number_option("Public guess: standard deviation of a column over its bound.")
     ] = None,
     class_rate: Annotated[
-        float | None, number_option("Logistic: public guess of the share of the rarer or any one class.")
+        float | None, options.number_option("Logistic: public guess of the share of the rarer or any one class.")
     ] = None,
-    row_norm: Annotated[float | None, number_option("Bound on the norm of a row, in mapped units.")] = None,
-    plot: Annotated[Path | None, text_option("Draw accuracy against the budget to this file (SVG).")] = None,
-    json_: JsonOption = False,
+    plot: Annotated[Path | None, options.text_option("Draw accuracy against the budget to this file (SVG).")] = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
 
@@ -99,21 +81,21 @@ def plan(
     if schema is not None:
         known = read_schema(schema)
         people = known.person is not None  # who are then counted, as by `certify`
-        task = task or default_task(known)
-        check_target(task, known)
+        task = task or options.default_task(known)
+        options.check_target(task, known)
         declared = None if known.target is None else known.target.classes
         classes = 2 if declared is None else len(declared)
-        features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
+        features = len(known.names)
+        settings["row_norm"] = known.row_norm if settings["row_norm"] is None else settings["row_norm"]
     assert features is not None
     task, unit = task or "quantile", "people" if people else "rows"
-    levels = None if quantile is None else parse_levels(quantile)
-    level = _quantile_level(task, levels, underage_cost, overage_cost, class_rate)
+    level = _quantile_level(task, {**settings, "class_rate": class_rate})
     if plot is not None:
         check_output(plot, "plot")
     from dpconvex.inputs.settings import resolve_guarantee
     from dpconvex.planning import plan as forecast_risk
 
-    guarantee = resolve_guarantee(epsilon, delta, mu, "plan")
+    guarantee = resolve_guarantee(settings["epsilon"], settings["delta"], settings["mu"], "plan")
     with progress("Predicting"):
         found = forecast_risk(
             "quantile" if task == "newsvendor" else task,
@@ -121,8 +103,8 @@ def plan(
             features,
             guarantee,
             quantile=level,
-            neighbors=neighbors,
-            row_norm=row_norm,
+            neighbors=settings["neighbors"] or "replace_one",
+            row_norm=settings["row_norm"],
             residual_scale=residual_scale,
             feature_spread=feature_spread,
             class_rate=class_rate,
@@ -152,59 +134,46 @@ def plan(
         screen.print(f"Plot written to {plot}", markup=False)
 
 
-def _quantile_level(
-    task: str,
-    quantile: float | list[float] | None,
-    underage: float | None,
-    overage: float | None,
-    class_rate: float | None,
-) -> float | list[float]:
+def _quantile_level(task: str, settings: options.Settings) -> float | list[float]:
     """Return the quantile level, which for a newsvendor follows from its costs; raise for options of other tasks."""
     if task not in PLANNED:
         raise InputError(
             f"The task of plan must be one of {list(PLANNED)}: there are no forecasts of others. Got {task!r} "
-            f"instead. The nearest is {'logistic' if find_task(task).labels else 'linear'}."
+            f"instead. The nearest is {'logistic' if options.find_task(task).labels else 'linear'}."
         )
-    foreign = [
-        flag
-        for flag, value, owner in (
-            ("--quantile", quantile, "quantile"),
-            ("--underage-cost", underage, "newsvendor"),
-            ("--overage-cost", overage, "newsvendor"),
-            ("--class-rate", class_rate, "logistic"),
-        )
-        if value is not None and task != owner
-    ]
+    owners = {
+        "quantile": "quantile",
+        "underage_cost": "newsvendor",
+        "overage_cost": "newsvendor",
+        "class_rate": "logistic",
+    }
+    foreign = [name for name, owner in owners.items() if settings[name] is not None and task != owner]
     if foreign:
-        raise InputError(f"The task {task} has no option {', '.join(foreign)}.")
+        flags = ["--" + name.replace("_", "-") for name in foreign]
+        raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
-        return 0.5 if quantile is None else quantile
-    costs = [1.0 if cost is None else cost for cost in (underage, overage)]
-    if not all(math.isfinite(cost) and cost > 0 for cost in costs):
+        return 0.5 if settings["quantile"] is None else options.parse_levels(settings["quantile"])
+    underage, overage = (
+        1.0 if cost is None else cost for cost in (settings["underage_cost"], settings["overage_cost"])
+    )
+    if not all(math.isfinite(cost) and cost > 0 for cost in (underage, overage)):
         raise InputError("The costs of a newsvendor must be finite numbers above 0.")
-    return costs[0] / (costs[0] + costs[1])
+    return underage / (underage + overage)
 
 
 def _forecast_table(found: Forecasts, unit: str) -> Table:
     """Return the forecasts as a table for a terminal."""
-    from rich.table import Table
-
     from dpconvex.reports.wording import describe_guarantee
 
-    words = describe_guarantee(found.guarantee)
-    table = Table("mechanism", title=f"{found.n_samples:,} {unit}, {found.n_features} columns\n{words}")
-    for head in ("excess risk", f"{unit} for {found.wanted:g}"):
-        table.add_column(head, justify="right")
+    rows = []
     for forecast in (*found.forecasts, found.constant, found.without_privacy):
         name = {"none": "without privacy", "constant": "a constant"}.get(forecast.mechanism)
         needed = forecast.samples_needed
         beyond = "no number" if forecast.mechanism == "constant" else "beyond a billion"
-        table.add_row(
-            name or forecast.mechanism,
-            f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run",
-            beyond if needed is None else f"{needed:,}",
-        )
-    return table
+        risk = f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run"
+        rows.append((name or forecast.mechanism, risk, beyond if needed is None else f"{needed:,}"))
+    title = f"{found.n_samples:,} {unit}, {found.n_features} columns\n{describe_guarantee(found.guarantee)}"
+    return text_table(("mechanism", "excess risk", f"{unit} for {found.wanted:g}"), rows, title)
 
 
 def _plain_forecasts(found: Forecasts) -> dict[str, object]:
@@ -232,7 +201,7 @@ def _plain_forecasts(found: Forecasts) -> dict[str, object]:
 @reports_errors
 def studio(
     ledger: Annotated[Path | None, typer.Option(help="Ledger whose timeline is shown.")] = None,
-    dataset: DatasetOption = "default",
+    dataset: options.DatasetOption = "default",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; a free one by default.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from dpconvex.cli import options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.options import (
-    DatasetOption,
-    DelimiterOption,
-    DeltaOption,
-    EncodingOption,
-    EpsilonOption,
-    JsonOption,
-    MuOption,
-    label_kind,
-    number_option,
-    warn_of_line_breaks,
-    with_file_options,
-)
 from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
 from dpconvex.inputs import InputError
 from dpconvex.inputs.table_files import check_file, table_format, write_table
@@ -78,9 +66,9 @@ def predict(
     ] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    json_: JsonOption = False,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Predict for every row of a table, in its order.
 
@@ -94,7 +82,7 @@ def predict(
         raise InputError("Give either --id or --all-columns.")
     content = read_model_file(model)
     refuse_intervals(content.estimator)
-    schema = with_file_options(_schema_of(content, "dpconvex.load_model"), delimiter, encoding)
+    schema = options.with_file_options(_schema_of(content, "dpconvex.load_model"), delimiter, encoding)
     import polars as pl
 
     from dpconvex.inputs.table_files import read_feature_file
@@ -162,8 +150,9 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
     )
 
 
-@reports_errors
+@options.with_options(("epsilon", "delta", "mu"))
 def score(
+    settings: options.Settings,
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
     metric: Annotated[
@@ -172,19 +161,16 @@ def score(
             help="pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
         ),
     ] = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    mu: MuOption = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
-    dataset: DatasetOption = "default",
-    quantile: Annotated[float | None, number_option("Which level to score, of a model with several.")] = None,
-    residual_bound: Annotated[float | None, number_option("Residuals beyond it count as that far.")] = None,
+    dataset: options.DatasetOption = "default",
+    quantile: Annotated[float | None, options.number_option("Which level to score, of a model with several.")] = None,
+    residual_bound: Annotated[float | None, options.number_option("Residuals beyond it count as that far.")] = None,
     person: Annotated[
         str | None, typer.Option(help="Column that names people: each counts once, with all its rows.")
     ] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    json_: JsonOption = False,
+    delimiter: options.DelimiterOption = None,
+    encoding: options.EncodingOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Score a model on private rows: with noise, an interval and a guarantee of its own.
 
@@ -195,19 +181,19 @@ def score(
     content = read_model_file(model)
     estimator = content.estimator
     schema = _schema_of(content, "dpconvex.evaluation.private_score", needs_target=True)
-    schema = with_file_options(schema, delimiter, encoding)
-    warn_of_line_breaks(schema)
+    schema = options.with_file_options(schema, delimiter, encoding)
+    options.warn_of_line_breaks(schema)
     from dpconvex.evaluation import private_score
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
-    labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
+    labels, kind = classes is not None, None if classes is None else options.label_kind(classes.tolist())
     with progress(f"Scoring on {data.name}"):
         X, y, people = read_training_file(data, schema, labels, kind, True, 1, person or schema.person)
         found = private_score(
-            estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
-            groups=people, quantile=quantile, residual_bound=residual_bound,
+            estimator, X, y.to_numpy(), metric, ledger=account,
+            groups=people, quantile=quantile, residual_bound=residual_bound, **settings,
         )  # fmt: skip
     if json_:
         print_json(

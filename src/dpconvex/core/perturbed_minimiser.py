@@ -36,7 +36,7 @@ from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.summation import block_rows
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
 from dpconvex.objectives.empirical import EmpiricalObjective, with_clamped_targets
-from dpconvex.objectives.objective import Objective, Tiltable
+from dpconvex.objectives.objective import LinearlyPerturbable, Objective
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificate import Certificate, CertificateError
@@ -137,7 +137,7 @@ def exact_minimiser(
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
     if tilt is not None:
-        clamped = cast(Tiltable, clamped).with_linear(tilt)
+        clamped = cast(LinearlyPerturbable, clamped).with_linear(tilt)
     return certified_point(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -101,12 +100,6 @@ class RowNorms:
         """Return the norms of a block of rows."""
         return np.where(w == 0, np.inf, self.frame.norms(block))
 
-    @property
-    def norm_upper_bound(self) -> NormUpperBound | None:
-        """The bound that stands for norms where it needs no products of columns."""
-        bound = self.frame.norm_upper_bound
-        return None if bound is None or bound.factors.size else bound
-
     def by_nonzeros(self, rows: SparseRows) -> Array:
         """Return the norms of all rows."""
         return rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
@@ -178,7 +171,6 @@ class NormUpperBound:
     stretch: Array
     directions: Array
     factors: Array
-    raised: ClassVar[float] = 1 + _ROUNDING
 
     def norms(self, block: Array, lead: int) -> Array:
         """Return bounds on the norms of mapped rows."""
@@ -191,7 +183,7 @@ class NormUpperBound:
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what bounds are raised by.
             squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
-        return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * self.raised)
+        return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * (1 + _ROUNDING))
 
 
 def norm_upper_bound(matrix: Array, lead: int, slack: float) -> NormUpperBound | None:

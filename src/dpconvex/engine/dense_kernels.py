@@ -17,7 +17,6 @@ from dpconvex.engine.rows import RawRows, RowIndices
 from dpconvex.types import Array
 
 _PANEL = 32  # rows, an even number, that share what is read of a matrix
-_TILE = 64  # rows of a column-major table that are mapped at a time, so that what is written stays in the cache
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -49,18 +48,16 @@ def map_rows(
     arithmetic as well; an infinite `row_norm` asks for no norms.
     """
     rows, columns = out.shape[0], low.size
-    if by_columns:
-        for first in range(0, rows, _TILE):
-            tile = indices[first : min(first + _TILE, rows)]
+    for i in range(rows):
+        # Views of the row: indices known to be in range let the loop run in vector lanes.
+        target = out[i][lead:]
+        if by_columns:
             for j in range(columns):
-                column = raw[j]
-                for i in range(tile.size):
-                    value = clip_value(np.float64(column[tile[i]]), low[j], high[j])
-                    out[first + i, j + lead] = (value - shift[j]) * scale[j]
-    else:
-        for i in range(rows):
-            # Views of the row: indices known to be in range let the loop run in vector lanes.
-            source, target = raw[indices[i]], out[i][lead:]
+                target[j] = raw[j, indices[i]]
+            for j in range(columns):
+                target[j] = (clip_value(target[j], low[j], high[j]) - shift[j]) * scale[j]
+        else:
+            source = raw[indices[i]]
             for j in range(columns):
                 target[j] = (clip_value(np.float64(source[j]), low[j], high[j]) - shift[j]) * scale[j]
     out[:, :lead] = 1.0

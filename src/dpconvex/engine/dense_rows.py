@@ -33,6 +33,7 @@ from dpconvex.engine.threads import available_cores, borrowed, in_threads, singl
 from dpconvex.types import Array
 
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and cached
+ROW_MAJOR_BYTES = 1 << 30  # column-major tables up to this size are copied row by row once: passes take half the time
 _LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 _TARGET_BLOCK = 1 << 17  # targets that are read at a time
 
@@ -75,7 +76,7 @@ class MemoryRows:
     Parameters
     ----------
     X : array of shape (n_rows, n_features)
-        Any real dtype and order; float32 and float64 are never copied as a whole when large.
+        Any real dtype and order. Floats are not copied as a whole, but for column-major tables of at most 1 GiB.
     y : array of shape (n_rows,)
         Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks an ignored row:
         whatever it holds, its mapped features, its mapped target and its weight are 0, and it counts nowhere.
@@ -118,7 +119,7 @@ class MemoryRows:
         weights: Array | None = None,
         row_weights: RowWeights | None = None,
     ) -> None:
-        self._raw = self._as_raw(X)
+        self._raw = self._as_raw(X, cache)
         shape = self._raw.shape
         if len(shape) != 2 or shape[1] != row_map.n_features:
             raise ValueError(
@@ -148,8 +149,11 @@ class MemoryRows:
         self._cached: list[tuple[Array, Array]] | None = None  # mapped rows, and the weights of the row map
         self._caching = threading.Lock()
 
-    def _as_raw(self, X: npt.ArrayLike) -> RawRows:
-        return writable_view(native_floats(X))
+    def _as_raw(self, X: npt.ArrayLike, cache: bool) -> RawRows:
+        raw = native_floats(X)
+        if cache and raw.ndim == 2 and raw.flags.f_contiguous and raw.nbytes <= ROW_MAJOR_BYTES:
+            raw = np.ascontiguousarray(raw)
+        return writable_view(raw)
 
     def _divide(self, most_cached: int) -> None:
         """Decide on blocks, and whether so many bytes are few enough to cache them."""

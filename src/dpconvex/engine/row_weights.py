@@ -79,7 +79,7 @@ class RowWeights:
         return np.flatnonzero(self.tags < limit)
 
     def _rows_by_person(self) -> tuple[RowIndices, RowIndices]:
-        """Return rows of positive weight, sorted by person, and where each person's begin, with their number at the end.
+        """Return rows of positive weight sorted by person, and where each person's begin, with their number at the end.
 
         As many people as there are records: those without a weight have no rows. Their order follows from their tags:
         nothing but a uniformly random choice among all of them may use it.

@@ -27,8 +27,8 @@ RowFunction = Callable[[Array, Array, Array], Sums]
 WeightedRowFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
-#: Where columns without bounds are clipped when rows are weighted, in units of the influence bound: if they are taken to
-#: be of order 1, and if their size is found privately.
+#: Where columns without bounds are clipped when rows are weighted, in units of the influence bound: if they are taken
+#: to be of order 1, and if their size is found privately.
 CLIP_LIMIT, RAW_CLIP_LIMIT = 10.0, 2.0**40
 
 

@@ -178,7 +178,7 @@ class SparseRows(MemoryRows):
         self._shortening: Array | None = factors if shorten else None
         self._map_weights: Array | None = None if shorten else factors
 
-    def _as_raw(self, X: Any) -> Any:
+    def _as_raw(self, X: Any, cache: bool) -> Any:
         return NonZeros.of(X)
 
     def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], npt.NDArray[Any]]:

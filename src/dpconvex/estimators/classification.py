@@ -110,7 +110,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features, count_expected_classes(self, n_classes)).certificate
 
-    def _class_votes(self, targets: Sequence[object]) -> Array | None:
+    def _class_weights(self, targets: Sequence[object]) -> Array | None:
         owner = type(self).__name__
         weights = check_class_weight(self.class_weight, self.classes_.tolist(), owner)
         if weights is None:
@@ -120,14 +120,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary "
                 "instead. Give a sample_weight."
             )
-        votes = np.ones(len(cast(np.ndarray, targets[0])))
-        if len(targets) == 1:  # invalid rows, whose target is no number, keep their vote
+        row_weights = np.ones(len(cast(np.ndarray, targets[0])))
+        if len(targets) == 1:  # invalid rows, whose target is no number, keep the weight 1
             (target,) = cast(list[np.ndarray], targets)
-            votes[target < 0], votes[target > 0] = weights
-            return votes
+            row_weights[target < 0], row_weights[target > 0] = weights
+            return row_weights
         for target, weight in zip(cast(list[np.ndarray], targets), weights, strict=True):
-            votes[target > 0] = weight
-        return votes
+            row_weights[target > 0] = weight
+        return row_weights
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
@@ -145,11 +145,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         chosen = positive[1 if len(positive) == 2 else 0 :]
         targets = [OneVsRest(label) for label in chosen]  # a table of partitions applies them to each
         return X, [target(y) for target in targets] if isinstance(y, np.ndarray) else targets, X.shape
-
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
-        pairs = self._in_user_units(coefficients, plan)
-        self.coef_ = np.array([coef for coef, _ in pairs])
-        self.intercept_ = np.array([intercept for _, intercept in pairs])
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
         """Return margins: positive means the second class, or one column per class.
@@ -208,7 +203,7 @@ class LogisticProbabilities:
         positive = np.maximum(positive, 1e-300)
         # Large margins all round to 1: the class that is predicted stays the likeliest.
         positive[np.arange(len(margins)), margins.argmax(axis=1)] *= 1 + 2.0**-50
-        return positive / positive.sum(axis=1, keepdims=True)
+        return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
 
 @estimator

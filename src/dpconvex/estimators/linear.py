@@ -27,7 +27,7 @@ from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_posit
 from dpconvex.inputs.training_data import as_numbers, map_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
-from dpconvex.mechanisms.mechanism import Mechanism, Plan
+from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.forecasts import linear_preset
@@ -67,7 +67,10 @@ class PrivateLinearModel(PrivateModel):
         facts = super()._public_facts(records, n_features)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
         row_norm = optional_positive("row_norm", self.row_norm, owner)
-        stated = None if features is None else [_compact(side) for side in features]
+        stated = None
+        if features is not None:  # one number where all columns share it
+            sides = features[0].tolist(), features[1].tolist()
+            stated = [side[0] if len(set(side)) == 1 else side for side in sides]
         return replace(
             facts,
             parameters={"feature_bounds": stated, **facts.parameters},
@@ -115,17 +118,16 @@ class PrivateLinearModel(PrivateModel):
     def _objectives(
         self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
     ) -> Sequence[Objective]:
-        rows = self._mapped(X, targets, plan, weights)
-        return [self._objective(each, plan.certificate) for each in rows]
+        return [self._objective(rows, plan.certificate) for rows in self._mapped_rows(X, targets, plan, weights)]
 
-    def _mapped(self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None) -> list[Rows]:
+    def _mapped_rows(self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None) -> list[Rows]:
         """Return the mapped rows with each of the targets."""
         owner, bounds = type(self).__name__, plan.certificate.bounds
-        weights = round_row_weights(weights, bounds, self._class_votes(targets))
+        weights = round_row_weights(weights, bounds, self._class_weights(targets))
         return [map_rows(X, target, plan, owner, weights) for target in targets]
 
-    def _class_votes(self, targets: Sequence[object]) -> Array | None:
-        """Return what each row counts for by its class; None where all classes count alike."""
+    def _class_weights(self, targets: Sequence[object]) -> Array | None:
+        """Return the weight of each row's class; None where all classes weigh the same."""
         return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
@@ -139,13 +141,18 @@ class PrivateLinearModel(PrivateModel):
         return X, [as_numbers(y)], X.shape
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
-        ((self.coef_, self.intercept_),) = self._in_user_units(coefficients, plan)
+        self.coef_, self.intercept_ = self._in_user_units(coefficients, plan)
 
     @staticmethod
-    def _in_user_units(coefficients: list[Array], plan: Plan) -> list[tuple[NDArray[np.float64], float]]:
+    def _in_user_units(coefficients: list[Array], plan: Plan) -> tuple[Array, Array]:
+        """Return the coefficients, a row for each problem, and the intercepts, in the user's units."""
         assert plan.row_map is not None
-        shift, scale = plan.target_shift, plan.target_scale
-        return [plan.row_map.to_user_units(theta, shift, scale) for theta in coefficients]
+        coef, intercept = [], []
+        for theta in coefficients:
+            slopes, constant = plan.row_map.to_user_units(theta, plan.target_shift, plan.target_scale)
+            coef.append(slopes)
+            intercept.append(constant)
+        return np.array(coef), np.array(intercept)
 
     def _linear(self, X: object) -> NDArray[np.float64]:
         """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""
@@ -175,6 +182,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             target_shift=(low + high) / 2,
             target_scale=2 / (high - low),
         )
+
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+        super()._store(coefficients, plan)
+        if len(coefficients) == 1:
+            self.coef_, self.intercept_ = self.coef_[0], float(np.asarray(self.intercept_)[0])
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Return predictions, in the target's units.
@@ -233,12 +245,6 @@ def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
     if share is None or share > 0.9:
         return []
     return [("columns", f"coefficients are shrunk to {share:.0%}: the rest could be noise")]
-
-
-def _compact(bound: Array) -> object:
-    """Return one number where all columns share it."""
-    values = bound.tolist()
-    return values[0] if len(set(values)) == 1 else values
 
 
 # Records per coefficient that noise must leave for intervals, n mu / (columns and intercept), by the kind of the loss:
@@ -337,8 +343,7 @@ class WithIntervals(PrivateLinearModel):
                 continue
             # The map to the user's units is affine: its matrix is what it does to unit vectors.
             units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
-            found = self._in_user_units(list(units), plan)
-            rows = np.array([np.append(coef, intercept) for coef, intercept in found])
+            rows = np.column_stack(self._in_user_units(list(units), plan))
             jacobian = rows[1:] - rows[0]
             record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
@@ -402,7 +407,6 @@ def coefficient_spread(model: object) -> Array | None:
 
 
 _HUBER_WIDTH = 0.5  # of output perturbation, in units of half the target's range
-_MECHANISMS = {"gradient": NoisyGradientDescent, "output": OutputPerturbation}
 
 
 @estimator
@@ -457,18 +461,17 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
             "loss": (certificate.bounds.loss, plain),
         }
 
-    def _chosen(self, facts: PublicFacts) -> Mechanism:
-        if isinstance(self.mechanism, str):
-            name = self.mechanism
-            if name == "auto":
-                name = "output" if isinstance(facts.guarantee, PureDP) else "gradient"
-            if name in _MECHANISMS:
-                return _MECHANISMS[name]()
-        elif isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
+    def _chosen(self, facts: PublicFacts) -> NoisyGradientDescent | OutputPerturbation:
+        named: dict[str, NoisyGradientDescent | OutputPerturbation]
+        named = {"gradient": NoisyGradientDescent(), "output": OutputPerturbation()}
+        named["auto"] = named["output" if isinstance(facts.guarantee, PureDP) else "gradient"]
+        if isinstance(self.mechanism, str) and self.mechanism in named:
+            return named[self.mechanism]
+        if isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
             return self.mechanism
         raise ValueError(
-            f"The 'mechanism' parameter of {type(self).__name__} must be one of {['auto', *_MECHANISMS]} or an object "
-            f"of theirs. Got {self.mechanism!r} instead."
+            f"The 'mechanism' parameter of {type(self).__name__} must be 'auto', 'gradient', 'output' or an object of "
+            f"theirs. Got {self.mechanism!r} instead."
         )
 
     def _plan(self, records: PrivacyUnit, n_features: int) -> Plan:

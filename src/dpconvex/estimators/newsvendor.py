@@ -20,7 +20,7 @@ from dpconvex.inputs.public_table import column_names
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, ignores_invalid, least_rows, positive, several
 from dpconvex.inputs.training_data import as_numbers, read_training, shape_of
 from dpconvex.mechanisms.mechanism import Plan
-from dpconvex.objectives.empirical import SeveralTargets
+from dpconvex.objectives.empirical import MultiTargetObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.certificate import Certificate
 
@@ -175,8 +175,8 @@ class DPNewsvendor(PrivateQuantileModel):
     ) -> Sequence[Objective]:
         if len(targets) == 1:
             return super()._objectives(X, targets, plan, weights)
-        rows, bounds = self._mapped(X, targets, plan, weights), plan.certificate.bounds
-        return [SeveralTargets(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
+        rows, bounds = self._mapped_rows(X, targets, plan, weights), plan.certificate.bounds
+        return [MultiTargetObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
         names = getattr(self, "product_names_", None)

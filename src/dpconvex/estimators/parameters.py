@@ -48,8 +48,8 @@ rows_per_person : int, default=1
     ``groups`` and ``person_weight="rows"`` the number of rows of a person that are used, at most.""",
     "person_weight": """
 person_weight : {"equal", "rows"}
-    What people weigh whose rows are told apart by ``groups``: "equal" gives everybody one vote, shared by its rows;
-    "rows" a vote to each of at most ``rows_per_person`` rows.""",
+    Weight of people whose rows share an identifier in ``groups``: "equal" gives every person a weight of 1, shared by
+    all rows; "rows" gives a weight of 1 to each of at most ``rows_per_person`` rows.""",
     "target_bounds": """
 target_bounds : pair (low, high), optional
     Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds the scale
@@ -126,7 +126,7 @@ def estimator(kind: type[Kind]) -> type[Kind]:
         return kind
     text = inspect.cleandoc(kind.__doc__ or "")
     start, end = text.index("Parameters\n---"), text.index("Attributes\n---")
-    last = text.index("\n\n", end)
+    last = end + len(text[end:].split("\n\n")[0])
     own = _documented(text[start:end]) | {"delta"}
     shared = "".join(_SHARED[name] for name in inspect.signature(kind).parameters if name not in own)
     released = "".join(words for name, words in _ATTRIBUTES.items() if name not in _documented(text[end:last]))

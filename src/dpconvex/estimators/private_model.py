@@ -92,16 +92,21 @@ class PublicFacts:
         assert self.mapping is not None, "records are rows"
         return self.mapping
 
+    @property
+    def max_norm(self) -> float:
+        """The norm of the longest row; without bounds rows are shortened to the influence bound."""
+        longest = self.row_map.max_norm
+        return longest if math.isfinite(longest) else self.row_map.row_norm
+
     def bounds_of(self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object) -> AnyBounds:
         """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
         row_map = self.row_map
-        longest = row_map.max_norm
         return kind(
             n_samples=self.n_samples,
             n_features=row_map.n_features,
             loss=loss,
             row_norm=row_map.row_norm,
-            max_norm=longest if math.isfinite(longest) else row_map.row_norm,  # rows are shortened to the latter
+            max_norm=self.max_norm,
             fit_intercept=row_map.fit_intercept,
             neighbors=neighbors,
             **self.records.facts(),
@@ -274,8 +279,14 @@ class PrivateModel(BaseEstimator):
         """Return this estimator's own settings, by name, as a certificate states them and as they should be."""
         return {}
 
+    def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
+        """Read, plan, charge, release and store; a model that was fitted before stays as it was if a fit fails."""
+        with unchanged_on_failure(self):
+            self._release(X, y, sample_weight, groups)
+        return self
+
     def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
-        """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
+        """Release one fit: nothing is charged before all checks of the input."""
         if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
             del self.schema_
         X, groups = split_people(X, groups)
@@ -290,11 +301,6 @@ class PrivateModel(BaseEstimator):
         coefficients, self.released_ = release(plan, objectives, self)
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)
-
-    def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        with unchanged_on_failure(self):
-            self._release(X, y, sample_weight, groups)
-        return self
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""

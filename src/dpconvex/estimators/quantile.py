@@ -114,11 +114,10 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         return self.smoothing == "moreau"
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
-        if not isinstance(plan.certificate.parameters["quantile"], list):
-            return super()._store(coefficients, plan)
-        pairs = self._in_user_units(list(np.atleast_2d(coefficients[0])), plan)
-        self.coef_ = np.array([coef for coef, _ in pairs])
-        self.intercept_ = np.array([intercept for _, intercept in pairs])
+        if isinstance(plan.certificate.parameters["quantile"], list):
+            self.coef_, self.intercept_ = self._in_user_units(list(np.atleast_2d(coefficients[0])), plan)
+        else:
+            super()._store(coefficients, plan)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters

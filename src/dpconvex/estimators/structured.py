@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,7 +79,7 @@ class StructuredModel(PrivateModel):
             return ExponentialKernel(loss.outputs - (loss.link is not None))
         return resolve_kernel(self.kernel, type(self).__name__)
 
-    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int) -> StructuredBounds:
+    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         """Return the public facts of a fit, with the kinked loss."""
         return StructuredBounds(
             n_samples=facts.n_samples,
@@ -87,6 +87,7 @@ class StructuredModel(PrivateModel):
             loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
             operator_norm=facts.parameters["operator_norm"],
             neighbors=self.neighbors,
+            **own,
         )
 
     def _plan(self, records: PrivacyUnit, n_features: int, n_outputs: int) -> Plan:
@@ -434,10 +435,10 @@ class DPL1Link(StructuredModel):
             )
         return L1WithLink(outputs - 1, self._link())
 
-    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int) -> StructuredBounds:
+    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         norm, shared = optional_positive("link_norm", self.link_norm, type(self).__name__), self._shared(n_features)
-        bounds = super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1)
-        return replace(bounds, link_norm=1.0 if norm is None else norm, shared=_as_tuples(shared))
+        own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
+        return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
 
     def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
         facts, shared = super()._public_facts(records, n_features), self._shared(n_features)

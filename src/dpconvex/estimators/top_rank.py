@@ -147,7 +147,9 @@ class DPTopRankClassifier(PrivateRankingModel):
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         gathered = cast("DaskRows | MemoryRows", rows)
-        return TopRankObjective.of_rows(gathered, certificate.bounds)
+        facts = certificate.bounds
+        constants = (facts.loss, facts.row_norm, facts.top, facts.min_positive, facts.alpha, facts.width)
+        return TopRankObjective(gathered, None, *constants)
 
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
         """Return the average precision of `decision_function`, which counts the top of a list most."""

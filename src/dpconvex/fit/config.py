@@ -193,7 +193,7 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
 
 def small_budget_weight(size: float) -> float:
     """Return the weight of a private constant in a fit: 1/2 where ``size = n mu`` is 80, less above."""
-    return 1 / (1 + (size / constants.SMALL_BUDGET_RECORDS) ** 1.5)
+    return float(1 / (1 + (size / constants.SMALL_BUDGET_RECORDS) ** 1.5))
 
 
 def _shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
@@ -246,9 +246,9 @@ def _gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float
         rough = constants.ROUGH_SHARE * each / (constants.ROUGH_SHARE * each + 1 - constants.ROUGH_SHARE)
         off = math.sqrt(sum((level - 0.5) ** 2 for level in config.levels) / len(config.levels))
         if off > 0:
-            pull = left * (1 - rough) * off / (off + 0.5 * math.sqrt(len(config.levels)))
-            shares["mean row"] = pull
-            left -= pull
+            share = left * (1 - rough) * off / (off + 0.5 * math.sqrt(len(config.levels)))
+            shares["mean row"] = share
+            left -= share
     if not constants.ROUNDS[loss_kind(bounds.loss)][0]:
         rough = 0.0
     if rough:
@@ -269,7 +269,7 @@ def gradient_noise(config: FitConfig, terms: Mapping[str, NoiseTerm], bounds: Li
         if name in terms:
             precision += terms[name].releases / config.fits * (weighted / terms[name].scale) ** 2
     white_row_norm = math.sqrt(1 + bounds.n_features)
-    return each * white_row_norm / math.sqrt(precision * config.fits) / bounds.n_samples
+    return float(each * white_row_norm / math.sqrt(precision * config.fits) / bounds.n_samples)
 
 
 def _config(

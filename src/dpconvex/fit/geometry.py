@@ -184,7 +184,7 @@ def _length_quantile(rows: PrivateRows, frame: Frame, level: float, expected: fl
     reached = np.concatenate([[0.0], np.cumsum(shares) / shares.sum()])
     ends = np.concatenate([[edges[0] - width], edges, [edges[-1] + width]])
     constant = frame.constant if frame.lead else 1.0
-    return max(2.0 ** float(np.interp(level, reached, ends)), constant)
+    return max(float(2.0 ** float(np.interp(level, reached, ends))), constant)
 
 
 def _whitened(

@@ -44,7 +44,7 @@ class Rounds:
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
         self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
 
-    def early(
+    def run_early(
         self, name: str, loss: LocalLoss, start: Array, lead_variance: float,
         earlier: tuple[Array, Array, float] | None = None, at: Array | None = None, curvature: PointMap | None = None,
         centred: PointMap | None = None, mean_gradient: Array | None = None,
@@ -84,16 +84,16 @@ class Rounds:
         last = 0 if name == "rough gradients" or "late gradients" in self.terms else constants.FULL_DATA_ROUNDS
         for step in range(number):
             part = config.early_rows if step < number - last else None
-            gradient, std = self._gradient(name, phi, loss, part, mean_gradient)
+            gradient, std = self._release_gradient(name, phi, loss, part, mean_gradient)
             height = np.diag(heights) if curvature is None else curvature(phi)
             inverse = None if curvature is None else np.asarray(np.linalg.inv(height), np.float64)
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
-            phi = self._limited(phi, self._penalised(mean, height), loss.scale)
-        return Estimate(self._penalised(mean, height), found.variance, found.found, found.noise, found.kept_share)
+            phi = self._limit_step(phi, self._penalise(mean, height), loss.scale)
+        return Estimate(self._penalise(mean, height), found.variance, found.found, found.noise, found.kept_share)
 
-    def _gradient(
+    def _release_gradient(
         self, name: str, phi: Array, loss: LocalLoss, part: int | None = None, constant: Array | None = None
     ) -> tuple[Array, float]:
         """Return a noisy mean gradient, and the standard deviation of its coordinates."""
@@ -111,7 +111,7 @@ class Rounds:
         return gradient, math.hypot(noise, sampling)
 
     def noise(self, name: str) -> float:
-        """Return the root mean square error of predictions from noise of all gradients of a term, per unit of slopes."""
+        """Return the root mean square that noise of a term's gradients adds to predictions, per unit of slopes."""
         term = self.terms[name]
         std = term.scale * self.frame.median_row_norm / self.mass / math.sqrt(term.releases)
         return std * math.sqrt(float((1 / self.moments).sum()))
@@ -123,19 +123,19 @@ class Rounds:
         size = records * self.size * self.mass / self.n
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
-    def _penalised(self, mean: Array, curvature: Array) -> Array:
+    def _penalise(self, mean: Array, curvature: Array) -> Array:
         """Return the minimiser of a quadratic function around a mean, plus the penalty."""
         if self.penalty is None:
             return mean
         return np.asarray(np.linalg.solve(curvature + self.penalty, curvature @ mean))
 
-    def _limited(self, phi: Array, wanted: Array, scale: float) -> Array:
+    def _limit_step(self, phi: Array, wanted: Array, scale: float) -> Array:
         """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
         step = wanted - phi
         length = math.sqrt(float(self.frame.moments @ step**2))
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
 
-    def late(self, before: Estimate, loss: LocalLoss) -> tuple[Array, Array | None]:
+    def run_late(self, before: Estimate, loss: LocalLoss) -> tuple[Array, Array | None]:
         """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance.
 
         Newton points are weighted by their noise, that of the curvature, and their distance from the estimate.
@@ -151,14 +151,14 @@ class Rounds:
         phi, taken, points, released, stds = origin, [], [], [], []
         for step in range(rounds):
             if step % every == 0:
-                released.append(self._curvature(phi, loss))
-                height, left = self._mean_curvature(released, loss)
+                released.append(self._release_curvature(phi, loss))
+                height, left = self._denoise_curvature(released, loss)
                 if self.penalty is not None:
                     height = height + self.penalty
                 values, vectors = np.linalg.eigh(height)
                 known = np.maximum((vectors**2).T @ before.variance, 0.0)
             part = config.early_rows if step < rounds // 2 else None
-            gradient, std = self._gradient("late gradients", phi, loss, part)
+            gradient, std = self._release_gradient("late gradients", phi, loss, part)
             if self.penalty is not None:
                 gradient = gradient + self.penalty @ phi
             stds.append(std)
@@ -178,14 +178,14 @@ class Rounds:
                     plain = np.zeros((1, way.size))
                     way, variance, _, _ = posterior(way[None], 1 / total[None], plain, variances, prior, known)
                 estimate = origin + vectors @ way
-            phi = self._limited(phi, estimate, loss.scale)
+            phi = self._limit_step(phi, estimate, loss.scale)
         if not config.inference:
             return np.asarray(estimate), None
         last = rounds - every  # the first ones start too far away
         covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
         return np.asarray(np.mean(points[-last:], axis=0)), covariance
 
-    def _units(self, loss: LocalLoss) -> tuple[float, float]:
+    def _curvature_units(self, loss: LocalLoss) -> tuple[float, float]:
         """Return the norm that curvature vectors are clipped to, and the unit of the released sum."""
         length = self.config.late_clip * self.frame.median_row_norm
         # Where the loss is mostly flat, vectors are shorter, and so is their clip.
@@ -193,26 +193,26 @@ class Rounds:
         share = 1.0 if self.config.inference else min(1.0, share)
         return length * math.sqrt(share), loss.steepest * length**2 * share
 
-    def _curvature(self, phi: Array, loss: LocalLoss) -> Array:
+    def _release_curvature(self, phi: Array, loss: LocalLoss) -> Array:
         """Release the mean curvature at a point."""
-        radius, unit = self._units(loss)
+        radius, unit = self._curvature_units(loss)
         theta, part = (self.frame.to_rows(phi), None if self.config.inference else self.config.early_rows)
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         sums = rows.second_moments("curvature", self.frame, radius, loss.factor, theta)
         return np.asarray(sums * unit / (self.mass * share))
 
-    def _mean_curvature(self, released: list[Array], loss: LocalLoss) -> tuple[Array, float]:
+    def _denoise_curvature(self, released: list[Array], loss: LocalLoss) -> tuple[Array, float]:
         """Return the denoised mean of released curvatures, and the noise that is left."""
         used = released[-2:] if self.config.inference else released
         part = None if self.config.inference else self.config.early_rows
         share = 1.0 if part is None else part / self.n
-        noise = self.terms["curvature"].scale * self._units(loss)[1] / (self.mass * share)
+        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / (self.mass * share)
         expected = loss.curvature * np.diag(self.moments)
         return denoise_curvature(np.mean(used, axis=0), noise / math.sqrt(len(used)), expected)
 
     def _covariance(self, released: list[Array], phi: Array, loss: LocalLoss, std: float) -> Array:
         """Return the covariance of the mean of late points, by sampling and noise, in the rows' own coordinates."""
-        noise = self.terms["curvature"].scale * self._units(loss)[1] / self.mass
+        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass
         noise /= math.sqrt(len(released))
         inverse = conservative_inverse(np.mean(released, axis=0), noise, self.frame.moments)
         length = self.config.late_clip * self.frame.median_row_norm

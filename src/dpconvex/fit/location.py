@@ -1,10 +1,8 @@
-"""A private quantile and the scale around it: noisy counts at points that a posterior law of both chooses.
+"""Private location: the octaves of targets and residuals, and a quantile with the scale around it.
 
-Where targets lie at all is told by one noisy histogram of their octaves.
-
-Counts below a point are all that is released. What is believed about the quantile and the scale after each of them,
-under a logistic law, says where to count next. The law is believed near the quantile and doubted far from it, so other
-shapes mislead the first counts only, and where noise hides everything the answer is the middle of what is possible.
+The search for a quantile releases noisy counts of records below points. After each count, the posterior of quantile and
+scale under a logistic law chooses the next point. The likelihood trusts the law near the quantile and not far from it,
+so other laws mislead the first counts only. Where noise hides everything, the answer is the middle of the prior.
 """
 
 from __future__ import annotations
@@ -23,21 +21,21 @@ from dpconvex.types import Array
 
 @dataclass(frozen=True)
 class LocationPrior:
-    """What is known before anything is counted.
+    """Prior of a quantile and of the scale of a logistic law around it.
 
     Attributes
     ----------
     low, high : float
         Bracket of the quantile, five times as likely in the middle as at the ends.
     finest, widest : float
-        Scales of a logistic law that are possible, all orders of magnitude alike.
+        Range of scales, log-uniform.
     below, above : float
-        How much further than the bracket the quantile may lie, which is unlikely, and all orders of magnitude alike.
+        Distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform.
 
     Notes
     -----
-    Quantiles are looked for along a line that is the bracket itself, with half its width on a side that may be left:
-    it goes there from the bracket's end to its furthest point in equal factors (:meth:`at`).
+    The search runs along a line: the bracket itself, extended by half its width on a side with such distances. There
+    the line stands for distances from the bracket's end in equal factors (:meth:`at`).
     """
 
     low: float
@@ -54,7 +52,7 @@ class LocationPrior:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the line along which quantiles are looked for."""
+        """Ends of the line of the search."""
         aside = self.width / 2
         return self.low - aside * (self.below > 0), self.high + aside * (self.above > 0)
 
@@ -66,120 +64,106 @@ class LocationPrior:
         return np.linspace(math.log(self.finest), math.log(widest), octaves)
 
     def at(self, line: Array) -> Array:
-        """Return the points that places of the line stand for."""
+        """Return the quantiles that points of the line stand for."""
         found = np.array(line, dtype=np.float64)
         for inside, sign, far in ((self.low, -1.0, self.below), (self.high, 1.0, self.above)):
             beyond = sign * (found - inside) > 0
             share = sign * (found[beyond] - inside) / (self.width / 2)
-            way = self.width * np.expm1(share * math.log1p(far / self.width))
-            found[beyond] = inside + sign * way
+            distance = self.width * np.expm1(share * math.log1p(far / self.width))
+            found[beyond] = inside + sign * distance
         return found
 
     def prior(self, line: Array, logs: Array) -> Array:
-        """Return the log density of places and of logarithms of scales, up to a constant."""
-        place = (2 * line - self.low - self.high) / self.width
-        usual = -np.log1p(constants.BRACKET_DECAY * place**2)
-        likely = np.where(np.abs(place) > 1, math.log(constants.OUTSIDE_PROBABILITY), usual)
+        """Return the log density of points of the line and of log scales, up to a constant."""
+        position = (2 * line - self.low - self.high) / self.width
+        usual = -np.log1p(constants.BRACKET_DECAY * position**2)
+        likely = np.where(np.abs(position) > 1, math.log(constants.OUTSIDE_PROBABILITY), usual)
         scales = np.where(logs - math.log(self.widest) > 1e-9, math.log(constants.OUTSIDE_PROBABILITY), 0.0)
         return np.asarray(likely[:, None] + scales)
 
 
 @dataclass(frozen=True)
 class Tails:
-    """Released octaves of a number: what a limit on its size would hide of its mean.
+    """Released octaves of residuals, and the bias of their mean from a clip.
 
-    A scale tells where most numbers are. Costs, of which most are 0 or small, have a mean that lies in the few that are
-    not: limited to a few scales they would be left out of it. Tails that are alike on both sides hide nothing of a
-    mean, and open no limit.
+    Of costs most are 0 or small, and a few large ones make the mean: a clip at a few scales would leave them out.
+    Symmetric tails bias no mean, and do not raise the clip.
 
     Attributes
     ----------
-    places : array of shape (bins,)
-        What a number in the bin stands for.
+    centres : array of shape (bins,)
+        Centre of each bin.
     shares : array of shape (bins,)
         Share of the records in each bin; 0 where noise hides it.
     std : float
         Noise of a share.
     """
 
-    places: Array
+    centres: Array
     shares: Array
     std: float
 
     @classmethod
     def of(cls, counts: Array, std: float, edges: Array, mass: float) -> Tails:
-        """Return the tails that noisy counts between edges show, and a little beyond the last that is seen."""
+        """Return the tails of noisy counts between edges, continued by two octaves beyond the last significant one."""
         inner = (edges[1:] + edges[:-1]) / 2
-        places = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
+        centres = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
         shares = np.where(counts > constants.CERTAIN_STDS * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
         for last, sign in ((seen[-1], 1), (seen[0], -1)) if seen.size else ():
-            for beyond in (1, 2):  # the next two octaves hold less and less
+            for beyond in (1, 2):
                 at = last + sign * beyond
                 if (last - middle) * sign > 0 and 0 <= at < shares.size:
                     shares[at] = min(shares[last], constants.MAX_TAIL_SHARE) * constants.TAIL_DECAY**beyond
-        return cls(places, shares, std / mass)
+        return cls(centres, shares, std / mass)
 
     def scale(self, usual: float) -> float:
-        """Return the scale of a normal law with this median size, or a usual one as far as noise hides it.
+        """Return the scale of a normal law with this median absolute value, or `usual` where noise hides it.
 
-        The innermost octave is told apart from nothing: what lies in it has half of the next one's size.
+        Values in the innermost octave count as half of the next one's.
         """
-        order = np.argsort(np.abs(self.places))
-        sizes, shares = np.abs(self.places)[order], self.shares[order]
+        order = np.argsort(np.abs(self.centres))
+        sizes, shares = np.abs(self.centres)[order], self.shares[order]
         if shares.sum() < 0.75:
             return usual
         found = float(np.interp(0.5, np.cumsum(shares) / shares.sum(), sizes))
         return max(found, float(sizes[sizes > 0][0]) / 2) / constants.NORMAL_MEDIAN
 
     def best(self, least: float, noise: float) -> float:
-        """Return the limit, ``least`` times a power of 2, for which hidden parts and noise are least together.
+        """Return the clip, ``least`` times a power of sqrt(2), that minimises squared bias plus variance of noise.
 
-        Parameters
-        ----------
-        least : float
-            The smallest limit.
-        noise : float
-            Standard deviation of what is released, per unit of the limit.
+        ``noise`` is the standard deviation of the released mean per unit of the clip.
         """
         limits = least * 2.0 ** (np.arange(64) / 2)
-        cut = np.maximum(np.abs(self.places) - limits[:, None], 0.0)
-        lost = (self.shares * np.sign(self.places) * cut).sum(axis=1)
-        unsure = self.std**2 * ((self.shares > 0) * cut**2).sum(axis=1)
-        hidden = np.maximum(lost**2 - unsure, 0.0)
+        cut = np.maximum(np.abs(self.centres) - limits[:, None], 0.0)
+        bias = (self.shares * np.sign(self.centres) * cut).sum(axis=1)
+        bias_noise = self.std**2 * ((self.shares > 0) * cut**2).sum(axis=1)
+        squared = np.maximum(bias**2 - bias_noise, 0.0)
         # Both sides may happen to cancel at one limit and not at the next.
-        hidden = np.maximum.accumulate(hidden[::-1])[::-1]
-        return float(limits[int(np.argmin(hidden + (noise * limits) ** 2))])
+        squared = np.maximum.accumulate(squared[::-1])[::-1]
+        return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
 
 def release_target_bracket(
     rows: PrivateRows, name: str, mass: float, bounded: bool = True
 ) -> tuple[float, float] | None:
-    """Return the ends of the octaves that surely hold targets; None where they are not half of all.
+    """Return the ends of the octaves that certainly hold targets; None where those hold less than half of all.
 
-    Parameters
-    ----------
-    rows : PrivateRows
-        Their mapped targets lie in [-1, 1] where bounds are known.
-    name : str
-        The certificate's term of :data:`constants.TARGET_BINS` counts.
-    mass : float
-        What all records count for, public or released.
-    bounded : bool
-        Whether the unit of the targets is public; without one, bins are wider than an octave.
+    ``name`` is the certificate's term, ``mass`` the total weight of all records. Mapped targets lie in [-1, 1] where
+    they are ``bounded``; without public bounds, bins are wider than an octave.
     """
     ends = (-16, 15) if bounded else (-constants.RAW_TARGET_OCTAVES, constants.RAW_TARGET_OCTAVES)
     sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, constants.TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
     counts = rows.histogram(name, Statistic("target"), edges[1:-1])
-    sure = np.flatnonzero(counts > constants.CERTAIN_STDS * rows.terms[name].scale)
-    if not sure.size or counts[sure].sum() < 0.5 * mass:
+    certain = np.flatnonzero(counts > constants.CERTAIN_STDS * rows.terms[name].scale)
+    if not certain.size or counts[certain].sum() < 0.5 * mass:
         return None
-    return float(edges[sure[0]]), float(edges[sure[-1] + 1])
+    return float(edges[certain[0]]), float(edges[certain[-1] + 1])
 
 
 def release_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
-    """Release in which octaves of a scale residuals lie."""
+    """Release a histogram of the octaves of residuals, in units of a scale."""
     half = constants.RESIDUAL_BINS // 2
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
@@ -192,83 +176,60 @@ def noisy_share(
 ) -> float:
     """Return the noisy share of records whose statistic is below a point.
 
-    A plain count is divided by a number of records that is known. Where rows may be ignored that number is not, and the
-    count is centred at the level that is sought: an error of the released number does not move where the share is that
-    level.
+    Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
+    error of that number then does not move the point at which the share is the level.
     """
     centre = level if rows.bounds.ignored_rows else 0.0
     return centre + rows.count(name, statistic, point, centre) / n_samples
 
 
 def search_quantile(
-    rows: PrivateRows,
-    name: str,
-    statistic: Statistic,
-    level: float,
-    prior_law: LocationPrior,
-    steps: int,
+    rows: PrivateRows, name: str, statistic: Statistic, level: float, prior_law: LocationPrior, steps: int,
     n_samples: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float]:  # fmt: skip
     """Return a quantile of a statistic, its standard deviation, and the scale ``level (1 - level) / density`` there.
 
-    Parameters
-    ----------
-    rows : PrivateRows
-        What counts are asked of.
-    name : str
-        The certificate's term of the counts.
-    statistic : Statistic
-        What is counted.
-    level : float
-        Which quantile.
-    prior_law : LocationPrior
-        Public or released facts.
-    steps : int
-        Number of counts.
-    n_samples : float
-        Number of records, public or released.
+    ``name`` is the certificate's term of the counts, ``steps`` their number; prior and number of records are public or
+    released.
     """
     logs = prior_law.log_scales
     std = min(rows.terms[name].scale / n_samples, constants.MAX_SHARE_STD)
-    places, shares = np.empty(steps), np.empty(steps)
+    points, shares = np.empty(steps), np.empty(steps)
     first, last = low, high = prior_law.ends
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        law = prior_law.prior(line, logs) + _likelihood(
-            prior_law.at(line), np.exp(logs), places[:step], shares[:step], level, std
+        density = prior_law.prior(line, logs) + _likelihood(
+            prior_law.at(line), np.exp(logs), points[:step], shares[:step], level, std
         )
-        law = np.exp(law - law.max())
-        law /= law.sum()
-        reached = np.cumsum(law.sum(axis=1))
+        density = np.exp(density - density.max())
+        density /= density.sum()
+        reached = np.cumsum(density.sum(axis=1))
         point = float(prior_law.at(np.interp([0.5], reached, line))[0])
-        scale = math.exp(float(law.sum(axis=0) @ logs))
-        unsure = math.sqrt(float(law.sum(axis=1) @ (prior_law.at(line) - point) ** 2))
+        scale = math.exp(float(density.sum(axis=0) @ logs))
+        error = math.sqrt(float(density.sum(axis=1) @ (prior_law.at(line) - point) ** 2))
         if step == steps:
             break
-        aside = (
-            0.0
-            if step < constants.CENTRAL_COUNTS
-            else (0.0, -constants.OFF_CENTRE_SCALES, constants.OFF_CENTRE_SCALES)[step % 3]
-        )
-        places[step] = point = min(max(point + aside * scale, lowest), highest)
+        side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
+        wanted = point + side * constants.OFF_CENTRE_SCALES * scale
+        points[step] = point = min(max(wanted, lowest), highest)
         share = noisy_share(rows, name, statistic, point, level, n_samples)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([constants.GRID_TAIL, 1 - constants.GRID_TAIL], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS
         low, high = max(first, ends[0] - more), min(last, ends[1] + more)
-    return point, unsure, scale
+    return point, error, scale
 
 
-def _likelihood(grid: Array, scales: Array, places: Array, shares: Array, level: float, std: float) -> Array:
-    """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
+def _likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
+    """Return the log likelihood of each pair of quantile and scale, given noisy shares below points."""
     found = np.zeros((grid.size, scales.size))
-    sure = 2 * math.hypot(std, constants.GRID_ERROR)
-    for place, share in zip(places, shares, strict=True):
-        # Whatever the law: with fewer below a place than the level asks for, the quantile is not below it.
-        wrong = grid < place if share < level else grid > place
-        found[wrong] -= min((share - level) ** 2 / (2 * sure**2), constants.REFUTED_LOG_LIKELIHOOD)
-        expected = expit((place - grid)[:, None] / scales + float(logit(level)))
+    tolerance = 2 * math.hypot(std, constants.GRID_ERROR)
+    for point, share in zip(points, shares, strict=True):
+        # Whatever the law: if the share below a point is less than the level, the quantile is not below it.
+        wrong = grid < point if share < level else grid > point
+        found[wrong] -= min((share - level) ** 2 / (2 * tolerance**2), constants.REFUTED_LOG_LIKELIHOOD)
+        expected = expit((point - grid)[:, None] / scales + float(logit(level)))
         variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
         usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
         found += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))

@@ -139,31 +139,31 @@ class NewtonPoints:
         apart = steps + _FACTORS[:, None] * (points - found[:, None])
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(_FACTORS)
         if self.earlier is not None:
-            before, unsure = self.earlier
-            unsure = unsure + self._drift(found[_EXPECTED], variance[_EXPECTED])
-            both = variance + unsure
+            before, noise_variance = self.earlier
+            noise_variance = noise_variance + self._drift(found[_EXPECTED], variance[_EXPECTED])
+            both = variance + noise_variance
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
             # One variance may be 1e300: quotients do not overflow, products would.
-            found = found * (unsure / both) + before * (variance / both)
-            variance = variance * (unsure / both)
+            found = found * (noise_variance / both) + before * (variance / both)
+            variance = variance * (noise_variance / both)
         lead, size = self.lead, self.start.size
         columns = posterior(found[:, lead:], variance[:, lead:], logs[:, lead:], self.variances, self.prior)
-        mean, error, plain, unsure = (np.concatenate([np.zeros(lead), each]) for each in columns)
+        mean, error, plain, noise_variance = (np.concatenate([np.zeros(lead), each]) for each in columns)
         if lead:  # the intercept moves with the columns' coefficients
             moments = self.curvature / self.curvature[0]
             moved = float(moments[1:] @ (mean - self.anchor)[1:] ** 2)
             variances = np.array([self.lead_variance + constants.INTERCEPT_SHIFT_SHARE * moved])
             first = posterior(found[:, :1], variance[:, :1], logs[:, :1], variances, np.ones(1))
-            mean[0], error[0], plain[0], unsure[0] = (float(each[0]) for each in first)
+            mean[0], error[0], plain[0], noise_variance[0] = (float(each[0]) for each in first)
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
-        return Estimate(self.start + mean, error, self.start + plain, unsure, kept_share)
+        return Estimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
 
     def _drift(self, found: Array, variance: Array) -> float:
         """Return the variance between the minimisers of earlier rounds and of these: expected, and observed."""
         assert self.earlier is not None
-        before, unsure = (each[self.lead :] for each in self.earlier)
-        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - unsure
+        before, noise_variance = (each[self.lead :] for each in self.earlier)
+        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance
         expected = self.expected_drift**2
         seen = (constants.LEVEL_SHIFT_WEIGHT * expected + float(apart.sum())) / (
             constants.LEVEL_SHIFT_WEIGHT + apart.size

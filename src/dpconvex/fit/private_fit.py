@@ -1,11 +1,10 @@
-"""One private fit for every loss.
+"""Private fit of quantiles, means and margins: one run for every loss.
 
 Geometry finds coordinates in which rows are nearly white. A search, or a count of labels, finds a private constant.
-Rounds of gradients lead from there: rough ones with the scale of the target, fine ones with that of the residuals, or
-clipped ones along margins, whose size a histogram puts right. Where records are many, late rounds with a released
-curvature take out what clips and approximations left, so that the fit tends to that without privacy. Losses differ in
-slope, in the curvature that is expected of them, and in what they need to know of the target. All of it is computed
-from answers of the trusted core.
+Rounds of gradients start there: rough ones with the scale of the target, fine ones with that of the residuals, or
+clipped ones for margins, which a histogram calibrates. Where records are many, late rounds with a released curvature
+remove the bias of clips and approximations, so that the fit tends to that without privacy. Losses differ in slope, in
+expected curvature, and in what they need to know of the target. All of it is computed from answers of the trusted core.
 """
 
 from __future__ import annotations
@@ -43,14 +42,12 @@ class PrivateFit:
 
     Parameters
     ----------
-    rows : PrivateRows
-        What sums are asked of.
-    config : FitConfig
-        Public choices.
+    rows, config : PrivateRows and FitConfig
+        The handle that answers queries, and the public choices.
     kernel, bandwidth : Kernel, float or None
-        Smoothing; the bandwidth is in mapped units, None to follow from the residuals.
+        Smoothing; the bandwidth is in mapped units, None for a multiple of the scale of residuals.
     released : dict
-        Receives what was released on the way.
+        Receives what is released on the way.
     """
 
     def __init__(
@@ -62,33 +59,33 @@ class PrivateFit:
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.kind = loss_kind(self.loss)
         self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
-        self.mass = float(self.n)  # what all records count for
+        self.mass = float(self.n)  # total weight of all records
 
     def run(self) -> Array:
         """Find coordinates, fit, and return to the rows' own."""
         if "mass" in self.terms:
-            self.mass = counted_mass(self.rows, "mass", self.n)
+            self.mass = release_mass(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
         self.frame = release_coordinates(self.rows, self.config, self.mass)
         self.released["coordinates"] = self.frame.matrix
         self.size = self.frame.moments.size
         self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
         with single_threaded_blas():  # matrices are small: threads would wait for each other
-            return self.frame.to_rows(self._found())
+            return self.frame.to_rows(self._fit())
 
-    def _found(self) -> Array:
+    def _fit(self) -> Array:
         """Return coefficients of the coordinates."""
         if self.kind == "margin":
-            return self._margins()
+            return self._fit_margins()
         if self.kind == "squares":
-            return self._squares()
+            return self._fit_squares()
         if self.kind == "smooth":
-            return self._smooth()
-        return self._at_level(*self._median())
+            return self._fit_smooth()
+        return self._fit_level(*self._fit_median())
 
-    def _refined(self, found: Estimate, loss: LocalLoss) -> Array:
-        """Return what late rounds make of an estimate."""
-        mean, covariance = self.rounds.late(found, loss)
+    def _refine(self, found: Estimate, loss: LocalLoss) -> Array:
+        """Return an estimate refined by late rounds."""
+        mean, covariance = self.rounds.run_late(found, loss)
         if covariance is not None:
             self.released["covariance"] = covariance
         self.released["kept_share"] = found.kept_share
@@ -97,66 +94,69 @@ class PrivateFit:
     # Quantiles.
 
     @property
-    def _at_once(self) -> float:
-        """Share of the way from the median to the level that the start goes: all of it where records are few."""
+    def _start_share(self) -> float:
+        """Share of the way from the median to the level that the start goes: all of it for small budgets."""
         size = self.config.records * self.size * self.mass / self.n
         return 1 - (1 - small_budget_weight(size)) ** 4
 
-    def _median(self) -> tuple[Array, Estimate, float]:
-        """Return where the intercept starts, roughly the median, and the scale of the target."""
+    def _fit_median(self) -> tuple[Array, Estimate, float]:
+        """Return the starting constant, a rough fit of the median, and the scale of the target."""
         low, high = self.loss.slope_range
         first = self._first_level
-        middle, unsure, scale = self._target(first)
+        middle, std_error, scale = self._locate_target(first)
         start = np.zeros(self.size)
         start[: self.lead] = middle
         loss = LocalLoss(
-            Slope(self._smoothed(constants.ROUGH_WIDTH * scale), (low + high) / 2),
+            Slope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2),
             (high - low) * constants.NORMAL_DENSITY_AT_0 / scale,
             scale,
             slope_std=constants.SLOPE_STD * (high - low),
         )
         away = scale * float(ndtri(first))  # from there to the median
-        found = self.rounds.early("rough gradients", loss, start, unsure**2 + away**2)
+        found = self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2)
         return start, found, scale
 
     @property
     def _first_level(self) -> float:
-        """The level that the target's location is looked for at."""
-        return 0.5 + self._at_once * (level_of_loss(self.loss) - 0.5)
+        """Level of the first location of the target."""
+        return 0.5 + self._start_share * (level_of_loss(self.loss) - 0.5)
 
-    def _at_level(self, start: Array, rough: Estimate, scale: float, pull: Array | None = None) -> Array:
+    def _fit_level(self, start: Array, rough: Estimate, scale: float, mean_gradient: Array | None = None) -> Array:
         """Move the intercept of the median to the level, and fit there.
 
-        With ``pull``, the released constant part of the mean gradient, slopes are centred.
+        Slopes are centred where ``mean_gradient``, their constant part, was released before.
         """
         lead, level = self.lead, level_of_loss(self.loss)
         low, high = self.loss.slope_range
         at = rough.mean.copy()
-        # Where the start went most of the way at once, the intercept does not go back to the median.
-        at[:lead] += self._at_once * (start[:lead] - at[:lead])
-        shift, unsure, found = self._residuals(at, scale, level)
+        # Where the start is most of the way to the level, the intercept does not return to the median.
+        at[:lead] += self._start_share * (start[:lead] - at[:lead])
+        shift, std_error, found = self._locate_residuals(at, scale, level)
         at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
         scale = constants.NORMAL_SCALE * found
         self.released["residual_scale"] = scale
         curvature = (high - low) * level * (1 - level) / found
-        offset = 0.0 if pull is None else (low + high) / 2
+        offset = 0.0 if mean_gradient is None else (low + high) / 2
         fine = LocalLoss(
-            Slope(self._smoothed(constants.FINE_WIDTH * scale), offset), curvature, scale,
+            Slope(self._smoothed_loss(constants.FINE_WIDTH * scale), offset), curvature, scale,
             slope_std=constants.SLOPE_STD * (high - low),
         )  # fmt: skip
         noise = rough.noise.copy()
         noise[:lead] = constants.UNKNOWN_VARIANCE
-        # Slopes of the level are those of the median, and some more.
+        # Coefficients of the level differ from those of the median.
         drift = constants.LEVEL_SHIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
         constant = np.zeros(self.size)
         constant[:lead] = at[:lead]
-        estimate = self.rounds.early("gradients", fine, constant, unsure**2, (rough.found, noise, drift), at, pull=pull)
+        earlier = rough.found, noise, drift
+        estimate = self.rounds.run_early(
+            "gradients", fine, constant, std_error**2, earlier, at, mean_gradient=mean_gradient
+        )  # fmt: skip
         self.level_noise = estimate.noise
-        late = self._kinked(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale)
-        return self._refined(estimate, late)
+        late = self._kinked_loss(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale)
+        return self._refine(estimate, late)
 
-    def _kinked(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> LocalLoss:
-        """Return a kinked loss itself, whose curvature is the share of records near the kink, or as it was smoothed."""
+    def _kinked_loss(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> LocalLoss:
+        """Return a kinked loss, whose curvature is the share of records near the kink; smoothed with a bandwidth."""
         low, high = loss.slope_range
         if self.bandwidth is not None:
             smooth = convolve(loss, self.kernel, self.bandwidth)
@@ -166,10 +166,10 @@ class PrivateFit:
         steepest = (high - low) / (2 * width)
         return LocalLoss(Slope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
 
-    def _smoothed(self, width: float) -> PointwiseLoss:
+    def _smoothed_loss(self, width: float) -> PointwiseLoss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
-    def _target(self, level: float = 0.5) -> tuple[float, float, float]:
+    def _locate_target(self, level: float = 0.5) -> tuple[float, float, float]:
         """Return a private quantile of the target, its standard deviation, and the scale of a normal law."""
         bracket = release_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
         low, high = (-1.0, 1.0)
@@ -177,22 +177,22 @@ class PrivateFit:
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
         prior = LocationPrior(low, high, 2.0**-18 * width, width / 4)
-        middle, unsure, scale = search_quantile(
+        middle, std_error, scale = search_quantile(
             self.rows, "targets", Statistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
         )
-        return middle, unsure, min(constants.NORMAL_SCALE * scale, width / 2)
+        return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
-    def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
+    def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
         """Return the residuals' quantile at the wanted level, its standard deviation, and their scale there."""
-        gone, first = (self._at_once, self._first_level) if self.config.fits == 1 else (0.0, 0.5)
-        # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
+        gone, first = (self._start_share, self._first_level) if self.config.fits == 1 else (0.0, 0.5)
+        # Up to thrice the distance of a normal law, less the part that the start has gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(first))
-        reach = 2 * scale * (1 - gone)
-        # Far further where most targets are the same, such as 0, and the scale of the others is not that of the median.
+        margin = 2 * scale * (1 - gone)
+        # Far further where most targets are equal, such as 0, and the scale at the median is not that of the others.
         far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
         size = self.config.records * self.size * self.mass / self.n
         prior = LocationPrior(
-            min(0.0, guess) - reach, max(0.0, guess) + reach,
+            min(0.0, guess) - margin, max(0.0, guess) + margin,
             min(0.5, max(2.0**-10, 30 / size)) * scale, 1.5 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
@@ -201,37 +201,37 @@ class PrivateFit:
 
     # Means.
 
-    def _squares(self) -> Array:
-        """Fit least squares with residuals limited to some scales: of the target at first, then of the residuals.
+    def _fit_squares(self) -> Array:
+        """Fit least squares with clipped residuals: in scales of the target at first, then of the residuals.
 
-        The limit opens where released octaves of residuals show that tails are not alike and it would move their mean.
+        The clip grows where released octaves of residuals show asymmetric tails, whose mean it would move.
         """
         lead, width, rounds = self.lead, self.config.width, self.rounds
-        middle, unsure, scale = self._target()
+        middle, std_error, scale = self._locate_target()
         start = np.zeros(self.size)
         start[:lead] = middle
         closed = width * scale
 
-        def limited(limit: float, spread: float) -> LocalLoss:
+        def clipped(limit: float, spread: float) -> LocalLoss:
             inside = float(erf(limit / scale / math.sqrt(2)))
             return LocalLoss(Slope(Huber(limit)), inside, spread, limit / width, slope_std=scale)
 
-        variance = unsure**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
-        rough = rounds.early("rough gradients", limited(closed, scale), start, variance)
+        variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
+        rough = rounds.run_early("rough gradients", clipped(closed, scale), start, variance)
         theta = self.frame.to_rows(rough.mean)
         tails = release_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = min(tails.scale(scale), scale)
         limit = tails.best(width * scale, rounds.noise("gradients") / width)
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
-        # Where the limit opens, the rough rounds were about something else.
+        # Where the clip has grown, the rough rounds had another minimiser.
         spread = max(scale, limit / width)
         opened = max(0.0, 1 - closed / limit) * spread
         noise = rough.noise.copy()
         noise[:lead] += opened**2
         drift = constants.LEVEL_SHIFT * opened / math.sqrt(max(1, self.size - lead))
-        variance = unsure**2 + (constants.MEAN_MEDIAN_GAP * spread) ** 2
-        found = rounds.early(
-            "gradients", limited(limit, spread), start, variance, (rough.found, noise, drift),
+        variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * spread) ** 2
+        found = rounds.run_early(
+            "gradients", clipped(limit, spread), start, variance, (rough.found, noise, drift),
             rough.mean,
         )  # fmt: skip
         if "late gradients" in self.terms:
@@ -239,24 +239,24 @@ class PrivateFit:
             self.released["residual_limit"] = limit
         factor = Factor("inside", width=limit, weighting="square")
         slope = Slope(Huber(limit), weighting="square")
-        return self._refined(found, LocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
+        return self._refine(found, LocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
 
-    def _smooth(self) -> Array:
+    def _fit_smooth(self) -> Array:
         """Fit a smooth loss of residuals, which has a scale of its own."""
-        middle, unsure, scale = self._target(level_of_loss(self.loss))
+        middle, std_error, scale = self._locate_target(level_of_loss(self.loss))
         start = np.zeros(self.size)
         start[: self.lead] = middle
         curvature, slope_std = float(self.loss.smoothness), float(self.loss.lipschitz) / 2
         loss = LocalLoss(Slope(self.loss), curvature, scale, slope_std=slope_std)
-        found = self.rounds.early("gradients", loss, start, unsure**2 + scale**2)
+        found = self.rounds.run_early("gradients", loss, start, std_error**2 + scale**2)
         factor = Factor("curvature", self.loss, weighting="square")
         slope = Slope(self.loss, weighting="square")
-        return self._refined(found, LocalLoss(slope, curvature, scale, 1.0, factor, curvature))
+        return self._refine(found, LocalLoss(slope, curvature, scale, 1.0, factor, curvature))
 
     # Margins.
 
-    def _margins(self) -> Array:
-        """Fit along clipped gradients, put size and intercept of the margin right, refine.
+    def _fit_margins(self) -> Array:
+        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine.
 
         Where only the order of margins matters, 0 is the threshold for classes of equal weight.
         """
@@ -266,7 +266,7 @@ class PrivateFit:
         if kinked:
             smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.HINGE_WIDTH)
             sharp = convolve(self.loss, self.kernel, self.bandwidth or constants.SHARP_HINGE_WIDTH)
-        share, unsure = positive_share(self.rows, self.mass)
+        share, std_error = release_positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
         self.rounds.information = 4 * share * (1 - share)
         start = np.zeros(self.size)
@@ -275,9 +275,9 @@ class PrivateFit:
             start[0] = float(np.clip(logit(share), -most, most)) / self.frame.constant
 
         def centred(phi: Array) -> Array:
-            return self._centred(phi, share)
+            return self._centre_intercept(phi, share)
 
-        def bent(phi: Array) -> Array:
+        def expected_curvature(phi: Array) -> Array:
             return self._margin_curvature(smooth, phi)
 
         curvature = margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
@@ -285,42 +285,43 @@ class PrivateFit:
             Slope(smooth, weighting="clip"), curvature, 1.0,
             slope_std=math.sqrt(share * (1 - share)) * float(self.loss.lipschitz),
         )  # fmt: skip
-        found = self.rounds.early(
-            "gradients", loss, start, 0.0 if kinked else unsure**2,
-            curvature=None if self.frame.matrix.ndim == 1 else bent,
+        found = self.rounds.run_early(
+            "gradients", loss, start, 0.0 if kinked else std_error**2,
+            curvature=None if self.frame.matrix.ndim == 1 else expected_curvature,
             centred=centred if lead and not kinked else None,
         )  # fmt: skip
-        found, curvature = self._calibrated(sharp, found, share)
+        found, curvature = self._calibrate(sharp, found, share)
         if kinked:
-            late = self._kinked(self.loss, curvature, 1.0, constants.HINGE_INSIDE)
+            late = self._kinked_loss(self.loss, curvature, 1.0, constants.HINGE_INSIDE)
         else:
             factor = Factor("curvature", smooth, weighting="square")
             slope = Slope(smooth, weighting="square")
             late = LocalLoss(slope, curvature, 1.0, 1.0, factor, float(smooth.smoothness))
-        mean = self._refined(found, late).copy()
+        mean = self._refine(found, late).copy()
         if self.config.ranking:
             mean[:lead] -= start[:lead]
         return mean
 
-    def _spread(self, phi: Array) -> float:
-        """Return the standard deviation of margins that released moments lead to expect."""
+    def _margin_std(self, phi: Array) -> float:
+        """Return the standard deviation of margins by released second moments."""
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
-    def _centred(self, phi: Array, share: float) -> Array:
-        """Return coefficients with the intercept for which normal margins have this mean probability, in part.
+    def _centre_intercept(self, phi: Array, share: float) -> Array:
+        """Return coefficients with the intercept moved to where normal margins have this mean probability.
 
-        Clipped gradients are wrong about it where clips are narrow, and noisy where records are few.
+        Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less the
+        more records there are.
         """
-        exact = intercept_of_share(share, self._spread(phi)) / self.frame.constant
+        exact = intercept_of_share(share, self._margin_std(phi)) / self.frame.constant
         records = self.config.records * self.rounds.information
-        believed = records / (records + constants.INTERCEPT_RECORDS)
+        weight = records / (records + constants.INTERCEPT_RECORDS)
         moved = phi.copy()
-        moved[0] = believed * phi[0] + (1 - believed) * exact
+        moved[0] = weight * phi[0] + (1 - weight) * exact
         return moved
 
     def _margin_curvature(self, loss: PointwiseLoss, phi: Array) -> Array:
-        """Return the curvature that is expected of normal margins, right along the constant and along phi."""
-        lead, moments, spread = self.lead, self.rounds.moments, self._spread(phi)
+        """Return the expected curvature of normal margins, exact along the constant and along phi."""
+        lead, moments, spread = self.lead, self.rounds.moments, self._margin_std(phi)
         middle = float(phi[:lead].sum()) * self.frame.constant
         height, tilt, along = margin_moments(loss, middle, spread, self.config.clip)
         matrix = height * np.diag(moments)
@@ -336,15 +337,12 @@ class PrivateFit:
             matrix += tilt * (np.outer(direction, constant) + np.outer(constant, direction))
         return np.asarray(matrix)
 
-    def _calibrated(self, loss: PointwiseLoss, found: Estimate, share: float) -> tuple[Estimate, float]:
-        """Put slope and intercept of the margin right, from a noisy histogram of margins by label.
-
-        Also return the mean curvature there.
-        """
+    def _calibrate(self, loss: PointwiseLoss, found: Estimate, share: float) -> tuple[Estimate, float]:
+        """Return an estimate calibrated by a noisy histogram of margins by label, and the mean curvature there."""
         lead, frame = self.lead, self.frame
         direction = found.mean.copy()
         direction[:lead] = 0.0
-        spread = self._spread(direction)
+        spread = self._margin_std(direction)
         if spread < 1e-6:
             spread = 1.0
         middle = float(found.mean[:lead].sum()) * frame.constant
@@ -369,7 +367,7 @@ class PrivateFit:
         return Estimate(mean, variance, mean, variance, found.kept_share), curvature
 
 
-def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
+def release_positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
     centre = 0.5 if rows.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
     found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
@@ -378,7 +376,7 @@ def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     return share, min(std / (share * (1 - share)), 1.0)
 
 
-def counted_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
-    """Return what all records count for: a noisy number, at least a hundredth of theirs."""
+def release_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
+    """Return the noisy total weight of all records, at least a hundredth of their number."""
     found = rows.count(name, Statistic("target"), math.inf)
     return min(max(found, constants.MIN_MASS_SHARE * n_samples), float(n_samples))

@@ -23,16 +23,16 @@ from dpconvex.types import Array
 class SeveralQuantiles(PrivateFit):
     """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them."""
 
-    def _found(self) -> Array:
+    def _fit(self) -> Array:
         """Return the coefficients of every level, a column each."""
-        mean_row = self._mean_row()
+        mean_row = self._release_mean_row()
         found, noises, scales = [], [], []
         for number, level in enumerate(self.config.levels):
             self.loss = Pinball(level)
             if number < self.config.targets:
                 self.rows = self.rounds.rows = self.rows.target(number)
-                median = self._median()
-            found.append(self._at_level(*median, (0.5 - level) * mean_row))
+                median = self._fit_median()
+            found.append(self._fit_level(*median, (0.5 - level) * mean_row))
             noises.append(float(self.frame.moments @ self.level_noise))
             scales.append(self.released["residual_scale"])
         self.released["residual_scale"] = np.array(scales)
@@ -47,10 +47,10 @@ class SeveralQuantiles(PrivateFit):
         return 0.5 if self.config.targets == 1 else super()._first_level
 
     @property
-    def _at_once(self) -> float:
-        return 0.0 if self.config.targets == 1 else super()._at_once
+    def _start_share(self) -> float:
+        return 0.0 if self.config.targets == 1 else super()._start_share
 
-    def _mean_row(self) -> Array:
+    def _release_mean_row(self) -> Array:
         """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         if "mean row" not in self.terms:
             return np.zeros(self.size)

@@ -113,31 +113,15 @@ def _is_date(word: str, form: str) -> bool:
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """Counts of a column's cells that a schema reads or not; private.
-
-    Attributes
-    ----------
-    name, kind : str
-        The column, and its kind by the schema.
-    empty : int
-        Empty cells, or words for a missing value.
-    unread : int
-        Cells of another kind; of categories, words that the schema does not list.
-    outside : int
-        Numbers beyond the bounds, which are clipped.
-    absent : int
-        Categories or classes of the schema that no cell has.
-    hint : str
-        The slip that explains unreadable cells, where there is one.
-    """
+    """Counts of a column's cells that a schema cannot read; private."""
 
     name: str
     kind: str
-    empty: int = 0
-    unread: int = 0
-    outside: int = 0
-    absent: int = 0
-    hint: str = ""
+    empty: int = 0  # or words for a missing value
+    unread: int = 0  # of another kind; of categories, words that the schema does not list
+    outside: int = 0  # numbers beyond the bounds, which are clipped
+    absent: int = 0  # categories or classes of the schema that no cell has
+    hint: str = ""  # the slip that explains unreadable cells, where there is one
 
 
 @dataclass(frozen=True)
@@ -151,19 +135,8 @@ class SchemaCheck:
 
 
 def check_schema(path: Path, schema: Schema, person: str | None = None) -> SchemaCheck:
-    """Count what a schema cannot read in a file, and the rows that would be invalid.
+    """Count the cells of a file that a schema cannot read, and the rows that would be invalid.
 
-    Parameters
-    ----------
-    path : Path
-        CSV or Parquet file.
-    schema : Schema
-        Its columns must be in the file: their names are public.
-    person : str, optional
-        Column that identifies the person of a row.
-
-    Notes
-    -----
     Privacy: none. Every number depends on every row, and no budget covers it.
     """
     target, file = schema.target, schema.file

@@ -128,8 +128,8 @@ def _other_kind(declared: np.ndarray, owner: str) -> str:
 
 def _shown(declared: np.ndarray) -> str:
     """Return declared labels as messages show them: they are public."""
-    words = [str(label)[:80] for label in declared[:10].tolist()]
-    words = [repr(word) for word in words] if declared.dtype.kind in "UO" else words
+    write = repr if declared.dtype.kind in "UO" else str
+    words = [write(str(label)[:80]) for label in declared[:10].tolist()]
     return "[" + ", ".join(words) + (", ..." if len(declared) > 10 else "") + "]"
 
 

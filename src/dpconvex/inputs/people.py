@@ -37,24 +37,12 @@ PERSON_WEIGHTS = ("equal", "rows")
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """Number of records and the meaning of one: public facts.
+    """Number of records and the meaning of one: public facts."""
 
-    Attributes
-    ----------
-    count : int
-        Rows; people, where the rows of a person share one weight; or people times `rows_each`.
-    people : bool
-        Whether the rows of a person share one weight.
-    rows_each : int
-        Largest number of rows of a person that have a weight of their own each.
-    weighted : bool
-        Whether a row may count less than a whole one.
-    """
-
-    count: int
-    people: bool = False
-    rows_each: int = 1
-    weighted: bool = False
+    count: int  # rows; people, if their rows share one weight; or people times rows_each
+    people: bool = False  # whether the rows of a person share one weight
+    rows_each: int = 1  # largest number of rows of a person that have a weight of their own each
+    weighted: bool = False  # whether a row may count less than a whole one
 
     @classmethod
     def stated_by(cls, bounds: Bounds) -> PrivacyUnit:
@@ -133,7 +121,7 @@ def split_people(X: Any, groups: object) -> tuple[Any, Any]:
 
 
 def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> RowWeights:
-    """Return ``1 / m`` for each of a person's m rows; a row that names nobody has weight 0, and no error tells of it."""
+    """Return ``1 / m`` for each of a person's m rows, and 0, without an error, for rows that name nobody."""
     tags = _read_tags(groups, X, owner)
     count, shares = equal_person_weights(tags)
     return RowWeights(shares, count, tags)
@@ -150,26 +138,10 @@ def read_row_weights(
 ) -> tuple[PrivacyUnit, RowWeights | None]:
     """Return the privacy unit and the weights of rows, after all checks of weights and identifiers.
 
-    Parameters
-    ----------
-    model : estimator
-        Says how a person's rows are weighted and whether invalid rows are ignored.
-    X : array or DaskTable
-        The rows, as they were read.
-    sample_weight : array-like, Dask collection or None
-        One number between 0 and 1 per row.
-    groups : array-like, Dask collection or None
-        One identifier per row. Of collections 16 bytes per row are kept in memory; rows stay where they are.
+    ``X`` is an array or a DaskTable, ``sample_weight`` has one number between 0 and 1 per row and ``groups`` one
+    identifier per row, both as arrays, Dask collections or None. Of collections 16 bytes per row are kept in memory.
+    Weights are not rounded yet (`round_row_weights`), and None where every row is a whole record.
 
-    Returns
-    -------
-    unit : PrivacyUnit
-        Public facts.
-    weights : RowWeights or None
-        Not rounded yet (`round_row_weights`); None where every row is a whole record.
-
-    Notes
-    -----
     Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
     """
     owner, ignored, n_rows = f"{type(model).__name__}.fit", ignores_invalid(model), X.shape[0]

@@ -50,7 +50,7 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
     r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
 
     Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
-    calendar features, and what is missing or cannot be read follows its column's rule. Nothing is learned from rows.
+    calendar features, and a missing or unreadable cell follows its column's rule. Nothing is learned from rows.
 
     Parameters
     ----------
@@ -62,15 +62,11 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    feature_bounds : pair of lists
-        Lowest and highest value of each column that ``transform`` returns: ``feature_bounds`` of an estimator.
-    row_norm : float
-        How long a row can be in the estimator's mapped units: ``row_norm`` of an estimator. A block of indicators adds
-        1 to its square however many categories there are.
-    target_bounds : pair or None
-        Public range of the target.
-    classes : list or None
-        Public classes of the target.
+    feature_bounds, row_norm : pair of lists, float
+        For an estimator: bounds of the columns, and the largest length of a row in mapped units. A block of indicators
+        adds 1 to its square however many categories there are.
+    target_bounds, classes : pair or None, list or None
+        Public range or public classes of the target.
     privacy_ : str
         ``"public"``, once fitted: a fit reads the schema, and no rows.
 

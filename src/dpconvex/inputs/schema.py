@@ -439,12 +439,16 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             "The schema must name at least one column in [features], [flags], [categories] or [dates], "
             "for instance: temperature = [-20, 40]."
         )
-    target = _parse_target(tables["target"])
-    person, ignored = _parse_person(tables["person"]), _parse_ignored(tables["ignore"])
-    for unused, table_name in ((person, "person"), *((name, "ignore") for name in ignored)):
-        if unused in table_of:
-            raise InputError(f"The column {shown_name(unused)} is in [{table_of[unused]}] and in [{table_name}].")
-    schema = Schema(tuple(columns), (), target, person, ignored, _parse_file(tables["file"]))
+    target, person, ignored = _parse_target(tables["target"]), tables["person"], tables["ignore"]
+    if person and (set(person) != {"column"} or not isinstance(person["column"], str)):
+        raise InputError('The schema\'s [person] must be column = "name".')
+    if ignored and set(ignored) != {"columns"}:
+        raise InputError('The schema\'s [ignore] must be columns = ["a", "b"].')
+    unused = _parse_words("ignore", "columns", ignored["columns"]) if ignored else ()
+    for name, table_name in (*((name, "person") for name in person.values()), *((name, "ignore") for name in unused)):
+        if name in table_of:
+            raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
+    schema = Schema(tuple(columns), (), target, person.get("column"), unused, _parse_file(tables["file"]))
     schema = replace(schema, interactions=_parse_interactions(tables["interactions"], schema))
     _check_columns(schema)
     _check_words(schema)
@@ -711,22 +715,6 @@ def _parse_target(table: Mapping[str, Any]) -> Target | None:
     return None
 
 
-def _parse_person(table: Mapping[str, Any]) -> str | None:
-    if not table:
-        return None
-    if set(table) != {"column"} or not isinstance(table["column"], str):
-        raise InputError('The schema\'s [person] must be column = "name".')
-    return str(table["column"])
-
-
-def _parse_ignored(table: Mapping[str, Any]) -> tuple[str, ...]:
-    if not table:
-        return ()
-    if set(table) != {"columns"}:
-        raise InputError('The schema\'s [ignore] must be columns = ["a", "b"].')
-    return _parse_words("ignore", "columns", table["columns"])
-
-
 def _parse_file(table: Mapping[str, Any]) -> FileFormat:
     allowed = [item.name for item in fields(FileFormat)]
     if not set(table) <= set(allowed):
@@ -781,13 +769,16 @@ def _is_stateless(encoding: str) -> bool:
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
     """Return the tables of a schema as plain data, which model files carry; ``parse_schema`` reads them again."""
     tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
+    table_of = {Number: "features", Category: "categories", Flag: "flags", Date: "dates"}
     for column in schema.columns:
-        table, settings = _column_to_dict(column)
-        missing: object = column.missing.rule
-        if missing == "value":
-            value = column.missing.value
-            missing = {"value": value.isoformat() if isinstance(value, datetime.date) else value}
-        tables[table][column.name] = {**settings, "missing": missing}
+        settings = vars(column).copy()
+        del settings["name"]
+        if isinstance(column, Number):
+            settings["bounds"] = (settings.pop("low"), settings.pop("high"))
+        rule, constant = column.missing.rule, _to_plain(column.missing.value)
+        settings["missing"] = {"value": constant} if rule == "value" else rule
+        given = {key: _to_plain(value) for key, value in settings.items() if value not in ("", (), None)}
+        tables[table_of[type(column)]][column.name] = given
     for item in schema.interactions:
         tables["interactions"][item.name] = [item.left, item.right]
     if schema.target is not None:
@@ -798,23 +789,12 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     if schema.ignored:
         tables["ignore"]["columns"] = list(schema.ignored)
     if schema.file != FileFormat():
-        file = schema.file
-        more = {"delimiter": file.delimiter, "encoding": file.encoding, "line_breaks": file.line_breaks or None}
-        tables["file"] = {"decimal": file.decimal, "missing": list(file.missing)}
-        tables["file"] |= {key: value for key, value in more.items() if value is not None}
+        tables["file"] = {key: _to_plain(value) for key, value in vars(schema.file).items() if value is not None}
     return {name: table for name, table in tables.items() if table}
 
 
-def _column_to_dict(column: Column) -> tuple[str, dict[str, Any]]:
-    """Return the table of a column and its settings there, but for the missing rule."""
-    if isinstance(column, Number):
-        found: dict[str, Any] = {"bounds": [column.low, column.high], "transform": column.transform}
-        optional = {"knots": list(column.knots), "unit": column.unit}
-        return "features", found | {key: value for key, value in optional.items() if value}
-    if isinstance(column, Category):
-        return "categories", {"values": list(column.values), "other": column.other}
-    if isinstance(column, Flag):
-        return "flags", {"true": list(column.true), "false": list(column.false)}
-    ends = {"since": column.since, "until": column.until}
-    days = {key: day.isoformat() for key, day in ends.items() if day is not None}
-    return "dates", {"parts": list(column.parts), "format": column.format, **days}
+def _to_plain(value: object) -> object:
+    """Return a tuple as a list and a date as text, as JSON has them."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value.isoformat() if isinstance(value, datetime.date) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -243,15 +243,9 @@ class Model(Protocol):
     sampler: str
     invalid_rows: str
     random_state: int | None
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name."""
-
-    def fit(self, X: object, y: object, **more: Any) -> Fitted:
-        """Fit privately."""
-
-    def certify(self, n_samples: int, n_features: int, **more: int) -> Certificate:
-        """Return the certificate of a fit before any data."""
+    get_params: Callable[..., dict[str, Any]]
+    fit: Callable[..., Fitted]
+    certify: Callable[..., Certificate]
 
 
 class Fitted(Model, Protocol):
@@ -264,34 +258,19 @@ class Fitted(Model, Protocol):
     feature_names_in_: NDArray[np.object_]  # of a fit on named columns
     released_: dict[str, Any]
     schema_: Schema  # of a model that reads tables as they come
-
-    def predict(self, X: object) -> NDArray[Any]:
-        """Return predictions."""
-
-    def score(self, X: object, y: object) -> float:
-        """Return how good predictions are: more is better."""
-
-    def _summary_facts(self) -> list[tuple[str, str]]:
-        """Return the facts that a summary shows of this estimator alone."""
-
-    def _problem_name(self, problem: int) -> str:
-        """Return the heading of one of several vectors of coefficients."""
-
-    def _public_facts(self, records: Any, n_features: int) -> Any:
-        """Return the checked settings."""
-
-    def _stated(self, certificate: Certificate, facts: Any) -> dict[str, tuple[object, object]]:
-        """Return settings as a certificate states them, and as the estimator has them."""
+    predict: Callable[[object], NDArray[Any]]
+    score: Callable[[object, object], float]
+    _summary_facts: Callable[[], list[tuple[str, str]]]  # of this estimator alone
+    _problem_name: Callable[[int], str]  # heading of one of several vectors of coefficients
+    _public_facts: Callable[[Any, int], Any]  # the checked settings
+    #: Settings as a certificate states them, and as the estimator has them.
+    _stated: Callable[[Certificate, Any], dict[str, tuple[object, object]]]
 
 
 class Classifier(Fitted, Protocol):
-    """A model of labels."""
+    """A model of labels, with probabilities where it has them."""
 
     classes: Sequence[Label] | None
     classes_: NDArray[Any]
-
-    def decision_function(self, X: object) -> NDArray[np.float64]:
-        """Return margins."""
-
-    def predict_proba(self, X: object) -> NDArray[np.float64]:
-        """Return probabilities, where the model has them."""
+    decision_function: Callable[[object], NDArray[np.float64]]
+    predict_proba: Callable[[object], NDArray[np.float64]]

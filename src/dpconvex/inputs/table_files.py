@@ -12,7 +12,7 @@ import glob
 import gzip
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -317,19 +317,9 @@ def read_labels(
 ) -> pl.Series:
     """Return a column of labels: whole numbers where all of them are, else text.
 
-    Parameters
-    ----------
-    table : DataFrame
-        The table, or a piece of it.
-    name : str
-        The column.
-    kind : {"whole", "text"}, optional
-        Kind of the labels, where it is known; without it, numbers that are not whole are refused, because the labels
-        of a target become public and measurements are no labels.
-    ignored : bool
-        Whether other cells are missing instead of refused.
-    schema : Schema, optional
-        With the classes that text is matched with, so that ``1.0`` is the class ``1``.
+    Without the ``kind`` "whole" or "text" numbers that are not whole are refused, because the labels of a target become
+    public and measurements are no labels. With ``ignored`` other cells are missing instead of refused. Text is matched
+    with the classes of the ``schema``, so that ``1.0`` is the class ``1``.
     """
     import polars as pl
 
@@ -431,14 +421,6 @@ class Piece:
             return rows.cells if every_line else _usable_rows(rows, path, self.layout)
 
 
-@dataclass(frozen=True)
-class FilePieces:
-    """The pieces of all files, and how many may be worked on at the same time."""
-
-    pieces: tuple[Piece, ...]
-    threads: int
-
-
 def matching_files(pattern: Path) -> list[Path]:
     """Return the files that a name or pattern stands for, all CSV or all Parquet, in order."""
     if pattern.is_file():
@@ -451,8 +433,8 @@ def matching_files(pattern: Path) -> list[Path]:
     return found
 
 
-def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> FilePieces:
-    """Cut the files into pieces of which `threads` fit into memory at the same time."""
+def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[Piece], int]:
+    """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at the same time."""
     if schema.file.line_breaks:
         raise InputError(
             "The schema's line_breaks in [file] must be false with --engine dask, which reads pieces of a file. Use "
@@ -485,7 +467,7 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
             "A row group of the Parquet files has too many rows for the memory limit. "
             "Raise --memory-limit, or write the files with smaller row groups."
         )
-    return FilePieces(tuple(pieces), max(1, min(threads, room // needed)))
+    return pieces, max(1, min(threads, room // needed))
 
 
 def _split_parquet(path: Path, rows: int) -> tuple[list[Piece], int]:
@@ -547,7 +529,7 @@ def _has_whole_labels(piece: Piece, target: str) -> bool:
 
 
 def read_file_partitions(
-    files: FilePieces, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
+    pieces: Sequence[Piece], schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
 ) -> tuple[dd.DataFrame, dd.Series]:
     """Return features and target of all pieces as a Dask dataframe and series.
 
@@ -562,14 +544,14 @@ def read_file_partitions(
     if labels and kind is None:
         has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
         assert schema.target is not None
-        whole = dask.compute(*[has_whole_labels(piece, schema.target.name) for piece in files.pieces])
+        whole = dask.compute(*[has_whole_labels(piece, schema.target.name) for piece in pieces])
         kind = "whole" if all(whole) else "text"
     meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
     frame = dd.from_map(
         functools.partial(load_piece, schema=schema, kind=kind, ignored=ignored),
-        list(files.pieces),
+        list(pieces),
         meta=meta,
         enforce_metadata=False,  # float32 stays float32
     )

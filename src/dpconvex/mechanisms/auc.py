@@ -107,7 +107,7 @@ def fit_moments(rows: PrivateClasses, certificate: Certificate, record: Facts) -
 
     def clip_radius(centre: Array, matrix: Array, low: float, high: float) -> float:
         def above_half(length: float) -> float:
-            return rows.count_shorter("lengths", centre, matrix, length) - half
+            return float(rows.count_shorter("lengths", centre, matrix, length) - half)
 
         return clip_multiple * private_median(above_half, low, high)
 
@@ -205,7 +205,7 @@ def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, p
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
     Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
-    those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where a typical length of rows is found first,
+    those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where the median row norm is found first,
     10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
     _check_loss(bounds)
@@ -222,7 +222,7 @@ def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, p
 
 @proves("auc-objective")
 def prove_pairwise_objective(certificate: Certificate) -> Proof:
-    """Add what the search for a length, the tilt and the release noise cost."""
+    """Add the costs of the search for a length, of the linear term and of the release noise."""
     certificate.check_bounds(PairwiseBounds)
     _check_loss(certificate.bounds)
     if LONGEST not in certificate.parameters:
@@ -271,7 +271,5 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         if LONGEST not in certificate.parameters:
             return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        median_row_norm = private_median(
-            lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest
-        )
-        record["row_length"] = minimiser.measure_rows(median_row_norm if 4 * median_row_norm <= widest else None)
+        median = private_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
+        record["row_length"] = minimiser.measure_rows(median if 4 * median <= widest else None)

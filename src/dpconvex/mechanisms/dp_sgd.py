@@ -24,7 +24,7 @@ from dpconvex.engine.summation import block_rows
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.structured import SharedNorm, StructuredObjective
+from dpconvex.objectives.structured import SharedNormTerm, StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
@@ -302,7 +302,7 @@ class _Run:
         self._take(self.steps - averaged, total)
         total[:] = 0.0
         self._take(averaged, total)
-        return total / averaged
+        return np.asarray(total / averaged)
 
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
@@ -381,7 +381,7 @@ def descend_on_batches(
     size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
     averaged = min(steps, max(1, round(settings["average"] * steps)))
     theta, total = np.zeros(objective.dim), np.zeros(objective.dim)
-    shared = None if records.shared is None else SharedNorm(records.shared, objective.loss)
+    shared = None if records.shared is None else SharedNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples
     with single_threaded_blas():  # the products are small: threads would wait for each other
         for taken in range(steps):
@@ -403,4 +403,4 @@ def descend_on_batches(
             theta = theta - step * move
             if taken >= steps - averaged:
                 total += theta
-    return total / averaged
+    return np.asarray(total / averaged)

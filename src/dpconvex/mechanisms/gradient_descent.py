@@ -34,8 +34,8 @@ from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
-from dpconvex.objectives.empirical import SeveralTargets
-from dpconvex.objectives.objective import OverRows
+from dpconvex.objectives.empirical import MultiTargetObjective
+from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -192,10 +192,10 @@ class NoisyGradientDescent(PrivateMechanism):
         )
         return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
 
-    def _run(self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
         several = self._raw_facts(certificate)
-        targets = cast(SeveralTargets, objective).targets if several else [objective.rows]
+        targets = cast(MultiTargetObjective, objective).targets if several else [objective.rows]
         rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
             return descend_plainly(rows, certificate)

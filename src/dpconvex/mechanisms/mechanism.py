@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from dpconvex.engine.rows import RowMap
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.certificate import Certificate, Parameters
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise.gate import Seed
 
@@ -86,6 +86,11 @@ def check_bounded_slope(bounds: Bounds, owner: str) -> None:
         )
 
 
+def is_pure(guarantee: Guarantee) -> TypeGuard[PureDP | ApproxDP]:
+    """Return whether a guarantee has no delta and is not Gaussian: noise is then l2-Laplace."""
+    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0)
+
+
 def loss_name(bounds: Bounds) -> str:
     """Return the name of the loss's class, for messages."""
     return type(getattr(bounds, "loss", None)).__name__
@@ -113,3 +118,21 @@ class Plan:
     row_map: RowMap | None = None
     target_shift: float = 0.0
     target_scale: float = 1.0
+
+
+# Methods of scipy.optimize.minimize that work with values and gradients.
+SCIPY_METHODS = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
+
+
+def check_solver(solver: object, owner: str) -> None:
+    """Raise unless a mechanism can run this solver, which is public; what the solver does is not."""
+    if isinstance(solver, str):
+        if solver.lower() in (name.lower() for name in SCIPY_METHODS):
+            return
+    elif solver is None or callable(solver) or callable(getattr(solver, "solve", None)):
+        return
+    got = repr(solver) if isinstance(solver, str) else type(solver).__name__
+    raise ValueError(
+        f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, tolerance), a "
+        f"callable of these, or one of {list(SCIPY_METHODS)}. Got {got} instead."
+    )

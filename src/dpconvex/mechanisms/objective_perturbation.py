@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, loss_name
-from dpconvex.objectives.objective import Tiltable
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, loss_name
+from dpconvex.objectives.objective import LinearlyPerturbable
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
@@ -175,12 +175,12 @@ class ObjectivePerturbation(PrivateMechanism):
     name: ClassVar[str] = "objective"
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        from dpconvex.solvers.black_box import check_solver
-
         check_solver(self.solver, type(self).__name__)
         return parameters
 
-    def _run(self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self, objective: LinearlyPerturbable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         self._measure(minimiser, certificate, record)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, is_pure
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -32,7 +32,7 @@ from dpconvex.privacy.certificate import (
     proves,
 )
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, compose
+from dpconvex.privacy.guarantees import Guarantee, compose
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -60,21 +60,22 @@ def _stopping(bounds: Bounds, gap: float | None) -> tuple[float, float]:
         gap = _check_gap(bounds, gap)
         equivalent = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
         return equivalent, bounds.minimiser_sensitivity(gap=gap)
-    if math.isfinite(bounds.smoothness):
-        tolerance = bounds.solver_tolerance()
-    else:
-        linear = _with_envelope(bounds)
-        tolerance = linear.envelope_tolerance(linear.envelope_smoothness())
+    tolerance = _solver_tolerance(bounds)
     return tolerance, bounds.minimiser_sensitivity(tolerance)
 
 
-def _with_envelope(bounds: Bounds) -> LinearBounds:
-    """Return the bounds if they know what the Moreau envelope of a kinked loss needs, or raise."""
-    if isinstance(bounds, LinearBounds):
-        return bounds
-    raise ValueError(
-        f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by convolution first."
-    )
+def _solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
+    """Return the gradient norm that float64 certifies; for a kinked loss, on its Moreau envelope for this gap."""
+    if math.isfinite(bounds.smoothness):
+        return bounds.solver_tolerance()
+    if not isinstance(bounds, LinearBounds):
+        raise ValueError(
+            f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by convolution first."
+        )
+    if gap is None:
+        return bounds.envelope_tolerance(bounds.envelope_smoothness())
+    # Four times the first curvature: the solver may have to raise it.
+    return bounds.envelope_tolerance(4 * float(bounds.loss.lipschitz) ** 2 / gap)
 
 
 def _check_gap(bounds: Bounds, gap: object) -> float:
@@ -98,21 +99,14 @@ def _check_radius(radius: object) -> None:
 
 
 def _smallest_gap(bounds: Bounds) -> float:
-    """Return a gap that float64 can certify whatever the data: a public number.
+    """Return a gap that float64 can certify whatever the data, from public facts.
 
     A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
     must exceed what can be resolved at that curvature.
     """
     gap = 1e-14 * bounds.lipschitz
     for _ in range(400):
-        target = math.sqrt(bounds.alpha * gap / 2)
-        if math.isfinite(bounds.smoothness):
-            floor = bounds.solver_tolerance()
-        else:
-            # Four times the first curvature: the solver may have to raise it.
-            linear = _with_envelope(bounds)
-            floor = linear.envelope_tolerance(4 * float(linear.loss.lipschitz) ** 2 / gap)
-        if floor <= target:
+        if _solver_tolerance(bounds, gap) <= math.sqrt(bounds.alpha * gap / 2):
             return gap
         gap *= 1.25
     return math.inf
@@ -129,7 +123,7 @@ def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameter
     check_strongly_convex(bounds)
     tolerance, sensitivity = _stopping(bounds, parameters.get(GAP))
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
-    if isinstance(guarantee, PureDP) or not (isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0):
+    if is_pure(guarantee):
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems
     else:
         law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
@@ -206,8 +200,6 @@ class OutputPerturbation(PrivateMechanism):
     name: ClassVar[str] = "output"
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        from dpconvex.solvers.black_box import check_solver
-
         check_solver(self.solver, "OutputPerturbation")
         if self.gap is not None:
             parameters[GAP] = self.gap

@@ -12,7 +12,7 @@ from typing import ClassVar
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.perturbed_minimiser import release_phases
 from dpconvex.fit.config import total_mu
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each, is_pure
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.phases import (
@@ -39,7 +39,7 @@ from dpconvex.privacy.certificate import (
     proves,
 )
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -54,11 +54,6 @@ def effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
     return total_mu(guarantee, owner)
 
 
-def is_pure(guarantee: Guarantee) -> bool:
-    """Return whether a guarantee has no delta and is not Gaussian: phases then get l2-Laplace noise."""
-    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0)
-
-
 @dataclass(frozen=True)
 class Phased(PrivateMechanism):
     """The public parameters and the run of both phased methods."""
@@ -67,7 +62,6 @@ class Phased(PrivateMechanism):
     phases: int | None = None
     decay: float = 4.0
     radius: float = _RADIUS
-    noise: str = "exact"
     name: ClassVar[str]
     hides_number: ClassVar[bool] = False  # whether there is a proof for a private number of rows
 
@@ -86,16 +80,11 @@ class Phased(PrivateMechanism):
             count = check_count("phases", owner, self.phases, 1, most)
         positive = "a finite number above 0"
         step = self._default_step(bounds, guarantee) if self.step_size is None else self.step_size
-        if self.noise not in ("exact", "published"):
-            raise ValueError(
-                f"The 'noise' parameter of {owner} must be 'exact' or 'published'. Got {self.noise!r} instead."
-            )
         return {
             "phases": int(count),
             "step_size": check_number("step_size", owner, step, positive, 0, math.inf, low_open=True),
             "decay": check_number("decay", owner, self.decay, "a finite number of at least 1", 1, math.inf),
             "radius": checked_radius(self.radius, owner),
-            "noise": self.noise,
             "assignment": assignment_for(bounds.neighbors),
         }  # fmt: skip
 
@@ -122,9 +111,6 @@ class PhasedERM(Phased):
         ``step_i = step / decay^i``.
     radius : float, default=100
         Released points are projected on this ball.
-    noise : {"exact", "published"}
-        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
-        it is too small.
 
     Notes
     -----
@@ -161,7 +147,7 @@ class PhasedSGD(Phased):
     step_size : float, optional
         ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / (3 sqrt(d))) / L``, at most what keeps steps
         contractive, ``2 decay / (smoothness + alpha)``.
-    phases, decay, radius, noise : optional
+    phases, decay, radius : optional
         As for :class:`PhasedERM`.
 
     Notes
@@ -235,8 +221,6 @@ def _calibrate(kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, p
     for name, phase in zip(phase_names(phases), phases, strict=True):
         sensitivity, tolerance = _phase_sensitivity(kind, bounds, settings, phase)
         std = released_scale(budget, sensitivity, bounds.dimension)
-        if settings["noise"] == "published":
-            std = _published_std(bounds, guarantee, phase, std, owner)
         noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
     return Calibration(noise, max(term.tolerance for term in noise.values()))
 
@@ -270,26 +254,6 @@ def _prove(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
     return GaussianDP(largest * math.sqrt(certificate.problems))
 
 
-def _law(proven: GaussianDP | PureDP) -> str:
-    return "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-
-
-def _published_std(bounds: LinearBounds, guarantee: Guarantee, phase: Phase, needed: float, owner: str) -> float:
-    """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon``, as printed, if it suffices."""
-    if not isinstance(guarantee, ApproxDP):
-        raise ValueError(
-            f"{owner} has published noise for ApproxDP only. Got {guarantee!r} instead. Use noise='exact'."
-        )
-    epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-    std = 4 * bounds.lipschitz * phase.step * math.sqrt(math.log(1 / delta)) / epsilon
-    if std < needed:
-        raise ValueError(
-            f"The published noise of {owner}, {std:.4g}, is less than the {needed:.4g} that epsilon={epsilon:g} and "
-            f"delta={delta:g} need. Use noise='exact'."
-        )
-    return std
-
-
 @calibrates("phased-erm")
 def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase from the sensitivity of its certified minimiser."""
@@ -301,7 +265,8 @@ def prove_phased_erm(certificate: Certificate) -> Proof:
     """Compose the phases, each with the sensitivity of a minimiser of its stated tolerance."""
     certificate.check_tolerance()
     proven = _prove(PhasedERM, certificate)
-    law, relation = _law(proven), certificate.bounds.relation.replace("_", "-")
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    relation = certificate.bounds.relation.replace("_", "-")
     return Proof(proven, f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms")
 
 
@@ -315,4 +280,5 @@ def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters:
 def prove_phased_sgd(certificate: Certificate) -> Proof:
     """Compose the phases, each with the sensitivity of one contractive pass."""
     proven = _prove(PhasedSGD, certificate)
-    return Proof(proven, f"{_law(proven)} noise on one contractive pass per disjoint phase, replace-one")
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")

@@ -17,16 +17,16 @@ from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_spa
 from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
-from dpconvex.objectives.adversary_sets import OverMovedRows, exact_support
+from dpconvex.objectives.adversary_sets import MovedRowsObjective, exact_support
 from dpconvex.objectives.empirical import slopes_with_error
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, subtract_with_error
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, subtract_with_error
 from dpconvex.types import Array
 
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
 _NEWTON_STEPS = 60
 
 
-class AdversarialObjective(OverMovedRows):
+class AdversarialObjective(MovedRowsObjective):
     r"""Mean of worst-case margin losses with a ridge.
 
     ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
@@ -34,8 +34,8 @@ class AdversarialObjective(OverMovedRows):
     Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
     increases: the worst perturbation points against the label, the same for all rows with one label.
 
-    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.OverMovedRows`, with a smooth margin loss that
-    never increases in ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
+    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.MovedRowsObjective`, with a smooth margin loss
+    that never increases in ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
     """
 
     kind = "mean of losses of moved rows"
@@ -157,7 +157,7 @@ class AdversarialObjective(OverMovedRows):
             return high, float(exact - Decimal(high))
 
 
-class AdversarialResidualObjective(OverMovedRows):
+class AdversarialResidualObjective(MovedRowsObjective):
     r"""Mean of worst-case residual losses with a ridge.
 
     An adversary who adds v of ``radius S`` to a row changes its residual ``r = y - x~ . theta`` by anything up to ``h =
@@ -174,8 +174,8 @@ class AdversarialResidualObjective(OverMovedRows):
     with M smoothed over the width, too. With p the softmax weight of ``up``, ``a = p up'`` and ``b = -(1 - p) down'``
     the gradient of a record is ``(b - a) x~ + (a + b) radius grad M``.
 
-    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.OverMovedRows`, with a smooth residual loss of
-    bounded slope. Targets are clipped to [-1, 1].
+    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.MovedRowsObjective`, with a smooth residual loss
+    of bounded slope. Targets are clipped to [-1, 1].
 
     Examples
     --------
@@ -342,7 +342,7 @@ class SaddleProblem:
         return self.smoothness * float(np.linalg.norm(step)) + self.rounding
 
 
-class CostlyAdversaryObjective(OverRows):
+class CostlyAdversaryObjective(RowObjective):
     r"""Mean of losses against an adversary who pays for moving a row.
 
     ``G(theta) = (1/N) sum_i w_i max_v [c(y_i (x~_i + v) . theta) - (cost/2) ||v||^2] + (alpha/2) ||theta||^2``, ``v``
@@ -388,22 +388,14 @@ class CostlyAdversaryObjective(OverRows):
                 f"The 'cost' parameter of CostlyAdversaryObjective must be at least {least:.4g} here, so that the "
                 f"adversary's problem is concave. Got {cost!r} instead. Use a larger cost or alpha."
             )
+        # No row is moved further than slope R / cost at a minimiser; the bound holds on the ball of minimisers.
+        self.reach = float(loss.lipschitz * self.radius / self.cost)
+        self.gradient_bound = float(self._share * loss.lipschitz * (self.rows.row_map.weighted_norm + self.reach))
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         return {**self._facts("mean of losses of rows moved at a cost"), "cost": self.cost}
-
-    @property
-    def reach(self) -> float:
-        """``slope R / cost``: no row is moved further at a minimiser."""
-        return float(self.loss.lipschitz * self.radius / self.cost)
-
-    @property
-    def gradient_bound(self) -> float:
-        """Upper bound of the gradient norm of the mean of losses on the ball that holds minimisers."""
-        longest = self.rows.row_map.weighted_norm + self.reach
-        return float(self._share * self.loss.lipschitz * longest)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """G and its gradient, in one pass."""

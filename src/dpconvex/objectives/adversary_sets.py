@@ -24,7 +24,7 @@ import numpy as np
 
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
-from dpconvex.objectives.objective import OverRows
+from dpconvex.objectives.objective import RowObjective
 from dpconvex.types import Array
 
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -220,7 +220,7 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
     return tuple(tuple(point.tolist()) for point in points)
 
 
-class OverMovedRows(OverRows):
+class MovedRowsObjective(RowObjective):
     """An objective over rows that an adversary moves by ``radius`` times a set, the intercept apart.
 
     Parameters
@@ -275,35 +275,18 @@ class OverMovedRows(OverRows):
         if support is not None:
             reach, bend = shape or (0.0, 0.0)
             check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
+        # sup ||gradient of M||, sup ||Hessian of M||, and how far a score moves per length of theta
+        self._unit_reach = set_reach(norm, self.dim - self._lead, shape)
+        self._bend = float(shape[1]) if norm == "own" else self._unit_reach**2 / self.width  # type: ignore[index, arg-type]
+        self.adversary_reach = self.radius * self._unit_reach
+        longest = self.rows.row_map.weighted_norm + self.adversary_reach
+        self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
         return {**self._facts(self.kind), **own}
-
-    @property
-    def _unit_reach(self) -> float:
-        """``sup ||gradient of M||``."""
-        return set_reach(self.norm, self.dim - self._lead, self.shape)
-
-    @property
-    def _bend(self) -> float:
-        """``sup ||Hessian of M||``."""
-        if self.norm == "own":
-            return float(self.shape[1])  # type: ignore[index, arg-type]
-        return self._unit_reach**2 / self.width
-
-    @property
-    def adversary_reach(self) -> float:
-        """``radius sup ||gradient of M||``."""
-        return self.radius * self._unit_reach
-
-    @property
-    def gradient_bound(self) -> float:
-        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
-        reach = self.rows.row_map.weighted_norm + self.adversary_reach
-        return float(self._share * self.loss.lipschitz * reach)
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""

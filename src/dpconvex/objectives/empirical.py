@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpconvex.engine.block_products import CompensatedSum, takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import ClampedTarget, Kind, Loss
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear, subtract_with_error
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective, subtract_with_error
 from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.types import Array
 
@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
-class WidenedLoss:
+class AveragedLoss:
     """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
 
     loss: Loss
@@ -66,7 +66,7 @@ class WidenedLoss:
         return z - self.width, z + self.width
 
 
-class EmpiricalObjective(WithLinear, OverRows):
+class EmpiricalObjective(LinearTermObjective, RowObjective):
     """Weighted empirical risk with a ridge and a linear term, all in MEAN form.
 
     ``F(theta) = (1/N) sum_i w_i loss(y_i, x~_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``
@@ -133,17 +133,17 @@ class EmpiricalObjective(WithLinear, OverRows):
         other.divisor = self.divisor * (other.rows.n_rows / self.rows.n_rows)
         return other
 
-    def widened(self, width: float) -> EmpiricalObjective:
+    def smoothed(self, width: float) -> EmpiricalObjective:
         """Return the objective with the loss averaged over margins in ``z ± width``.
 
         Its curvature sees every kink within `width`: a warm start for Newton's method when the loss is
         nearly piecewise linear.
         """
         other = copy.copy(self)
-        other.loss = WidenedLoss(self.loss, float(width))
+        other.loss = AveragedLoss(self.loss, float(width))
         return other
 
-    def margin_size(self, theta: Array) -> float:
+    def margin_scale(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
         part = takes_sparse(lambda block, y, w: (np.abs(block @ theta).sum(),))
         (total,) = self.rows.sum(part)
@@ -278,7 +278,7 @@ class EmpiricalObjective(WithLinear, OverRows):
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
 
-class SeveralTargets(EmpiricalObjective):
+class MultiTargetObjective(EmpiricalObjective):
     """The empirical objective of the first of several targets of the same rows, which knows the others."""
 
     def __init__(self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None) -> None:

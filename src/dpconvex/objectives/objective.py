@@ -38,21 +38,21 @@ class Objective(Protocol):
         """Bound of the norm of the floating-point error of `gradient`."""
 
 
-class Curved(Objective, Protocol):
+class TwiceDifferentiable(Objective, Protocol):
     """An objective with a Hessian."""
 
     def hessian(self, theta: Array) -> Array:
         """Hessian at theta; its accuracy decides about speed only."""
 
 
-class Tiltable(Objective, Protocol):
+class LinearlyPerturbable(Objective, Protocol):
     """An objective to which a linear term can be added."""
 
     def with_linear(self, linear: npt.ArrayLike) -> Objective:
         """Return the objective with ``<linear, theta>`` added."""
 
 
-class Refinable(Curved, Protocol):
+class Refinable(TwiceDifferentiable, Protocol):
     """An objective whose gradient can be computed with twice the digits."""
 
     def value(self, theta: Array) -> float:
@@ -62,7 +62,7 @@ class Refinable(Curved, Protocol):
         """Gradient at ``theta + offset``, and a bound of the norm of its error."""
 
 
-class Sampled(Curved, Protocol):
+class Subsamplable(TwiceDifferentiable, Protocol):
     """An objective that can be approximated on part of the rows."""
 
     @property
@@ -73,11 +73,11 @@ class Sampled(Curved, Protocol):
     def gradient_bound(self) -> float:
         """Bound of the gradient norm of the mean of losses."""
 
-    def subsample(self, rows: int) -> Curved:
+    def subsample(self, rows: int) -> TwiceDifferentiable:
         """Return the objective of about so many rows."""
 
 
-class Widened(Curved, Protocol):
+class Smoothable(TwiceDifferentiable, Protocol):
     """An objective whose loss can be made smoother, for a warm start."""
 
     @property
@@ -88,10 +88,10 @@ class Widened(Curved, Protocol):
     def gradient_bound(self) -> float:
         """Bound of the gradient norm of the mean of losses."""
 
-    def margin_size(self, theta: Array) -> float:
+    def margin_scale(self, theta: Array) -> float:
         """Scale on which the data term varies."""
 
-    def widened(self, width: float) -> Curved:
+    def smoothed(self, width: float) -> TwiceDifferentiable:
         """Return the objective with a loss that turns over at least this width."""
 
 
@@ -100,14 +100,14 @@ def can_refine(objective: Objective) -> TypeGuard[Refinable]:
     return hasattr(objective, "refined_gradient")
 
 
-def can_sample(objective: Objective) -> TypeGuard[Sampled]:
+def can_subsample(objective: Objective) -> TypeGuard[Subsamplable]:
     """Return whether the objective offers ``subsample``."""
     return hasattr(objective, "subsample")
 
 
-def can_widen(objective: Objective) -> TypeGuard[Widened]:
-    """Return whether the objective offers ``widened``."""
-    return hasattr(objective, "widened")
+def can_smooth(objective: Objective) -> TypeGuard[Smoothable]:
+    """Return whether the objective offers ``smoothed``."""
+    return hasattr(objective, "smoothed")
 
 
 def subtract_with_error(y: Array, z: Array) -> tuple[Array, Array]:
@@ -116,7 +116,7 @@ def subtract_with_error(y: Array, z: Array) -> tuple[Array, Array]:
     return rounded, (y - (rounded + (y - rounded))) + ((y - rounded) - z)
 
 
-class Ridged:
+class RidgeObjective:
     """A data term plus ``(alpha/2) ||theta||^2``.
 
     Subclasses give the data term: ``value_and_gradient``, ``hessian`` and ``rounding_allowance``.
@@ -163,7 +163,7 @@ class Ridged:
         return data
 
 
-class WithLinear(Ridged):
+class LinearTermObjective(RidgeObjective):
     """A ridged objective plus ``<b, theta>`` with ``b = linear``, in mean form (divided by N)."""
 
     linear: Array
@@ -193,7 +193,7 @@ class WithLinear(Ridged):
         return super()._gradient(data, theta) + self.linear
 
 
-class OverRows(Ridged):
+class RowObjective(RidgeObjective):
     """A ridged objective whose data term is made of losses of mapped rows, divided by ``divisor``.
 
     Labels of margin losses are clipped to [-1, 1]: by construction, because an error would depend on the data.

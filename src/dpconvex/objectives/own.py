@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.objective import UNIT, Ridged
+from dpconvex.objectives.objective import UNIT, RidgeObjective
 from dpconvex.types import Array
 
 _FINE = 1e-13  # of the slope: the error of a gradient where none is declared
 
 
-class OwnObjective(Ridged):
+class OwnObjective(RidgeObjective):
     r"""``F(theta) = f(theta) + (alpha/2) ||theta||^2`` for a function of the user's.
 
     Parameters
@@ -76,29 +76,15 @@ class OwnObjective(Ridged):
         super().__init__(dim, alpha)
         self._evaluate, self._curve = evaluate, hessian
         self.slope, self.curvature = float(slope), float(curvature)
+        self.gradient_bound, self.smoothness = self.slope, self.curvature + self.alpha
         self.gradient_error = _FINE * self.slope if gradient_error is None else float(gradient_error)
         self.name, self.n_rows = name, int(n_rows)
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        return {
-            "objective": self.name,
-            "alpha": self.alpha,
-            "n_features": self.dim,
-            "slope": self.slope,
-            "curvature": self.curvature,
-        }
-
-    @property
-    def gradient_bound(self) -> float:
-        """The declared slope."""
-        return self.slope
-
-    @property
-    def smoothness(self) -> float:
-        """Bound on the curvature of F."""
-        return self.curvature + self.alpha
+        constants = {"slope": self.slope, "curvature": self.curvature}
+        return {"objective": self.name, "alpha": self.alpha, "n_features": self.dim, **constants}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""

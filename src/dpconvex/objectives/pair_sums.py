@@ -178,9 +178,9 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
 def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
     """Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
 
-    Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)`` of the scores in each
-    source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of length 1
-    ends after 14 terms.
+    Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)`` of the scores in
+    each source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of
+    length 1 ends after 14 terms.
     """
     from dpconvex.objectives.pair_cells import near_pair_values, pair_exponential_sums
 
@@ -225,7 +225,7 @@ def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
 def logistic_cross(
     positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
 ) -> tuple[Array, Array, Array]:
-    """Return ``sum_j k`` per positive, ``sum_i k`` per negative and ``sum_ij k x_i x_j^T``, ``k = sigmoid'(s_i - t_j)``."""
+    """Return ``sum_j k`` per positive, ``sum_i k`` per negative and ``sum_ij k x_i x_j^T``, k = ``sigmoid'(s_i - t_j)``."""
     from dpconvex.objectives.pair_cells import near_pair_values
 
     limit = _LARGEST_FLOOR / 4

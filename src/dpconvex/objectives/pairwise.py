@@ -16,7 +16,7 @@ from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
 from dpconvex.engine.summation import accumulate, block_rows, spread_indices
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
-from dpconvex.objectives.objective import UNIT, WithLinear
+from dpconvex.objectives.objective import UNIT, LinearTermObjective
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
     CellMoments,
@@ -36,7 +36,7 @@ _BLOCK = 4096  # rows whose products are added before they join the total
 _SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 
 
-class PairwiseObjective(WithLinear):
+class PairwiseObjective(LinearTermObjective):
     r"""Pairwise empirical risk with a ridge and a linear term.
 
     ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2 + <b, w>``

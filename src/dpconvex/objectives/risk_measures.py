@@ -13,7 +13,7 @@ from scipy.special import expit
 from dpconvex.engine.block_products import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Loss
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective
 from dpconvex.types import Array
 
 RecordPart = Callable[[Array, Array, Array, Array, Array], Any]
@@ -49,7 +49,7 @@ def find_threshold(
     return t
 
 
-class _OfRecordLosses(OverRows):
+class RecordLossObjective(RowObjective):
     """A function of the weighted losses ``w_i loss_i`` of records; targets are clipped to [-1, 1].
 
     The range of the losses decides how much one record can weigh. Where people have weights, a row counts with its
@@ -60,6 +60,11 @@ class _OfRecordLosses(OverRows):
     def gradient_bound(self) -> float:
         """``L = lipschitz w||x~||``: of one record, and of the data term."""
         return float(self.loss.lipschitz * self.rows.row_map.weighted_norm)
+
+    @property
+    def _record_smoothness(self) -> float:
+        """``beta = smoothness w||x~||^2`` of one record."""
+        return float(self.loss.smoothness * self.rows.row_map.weighted_square)
 
     @property
     def _loss_at_zero(self) -> float:
@@ -126,7 +131,7 @@ class _LogSum:
         return [part / (self.count + self.excess) for part in self.parts]
 
 
-class TiltedObjective(_OfRecordLosses):
+class TiltedObjective(RecordLossObjective):
     r"""Tilted empirical risk with a ridge.
 
     ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i, x~_i . theta))) + (alpha/2) ||theta||^2 + W(theta)`` with
@@ -173,18 +178,14 @@ class TiltedObjective(_OfRecordLosses):
                 )
         self.tilt, self.wall = float(tilt), float(wall)
         self.coef_bound = math.inf if coef_bound is None else float(coef_bound)
+        # beta + tilt L^2 + alpha + K
+        self.smoothness = self._record_smoothness + self.tilt * self.gradient_bound**2 + self.alpha + self.wall
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         own = {"tilt": self.tilt, "coef_bound": self.coef_bound, "wall": self.wall}
         return {**self._facts("tilted mean of losses"), **own}
-
-    @property
-    def smoothness(self) -> float:
-        """``beta + tilt L^2 + alpha + K``."""
-        record = self.loss.smoothness * self.rows.row_map.weighted_square
-        return float(record + self.tilt * self.gradient_bound**2 + self.alpha + self.wall)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
@@ -246,7 +247,7 @@ class TiltedObjective(_OfRecordLosses):
         return cast(_LogSum, sums)
 
 
-class WorstShareObjective(_OfRecordLosses):
+class WorstShareObjective(RecordLossObjective):
     r"""Mean of the worst share of losses, smoothed, with a ridge.
 
     ``F(theta) = min_{t >= 0} [t + (1/k) sum_i s(l_i - t)] + (alpha/2) ||theta||^2`` with ``k = share N``, weighted
@@ -299,18 +300,15 @@ class WorstShareObjective(_OfRecordLosses):
                 f"The 'width' parameter of WorstShareObjective must be a finite number above 0. Got {width!r} instead."
             )
         self.share, self.width = float(share), float(width)
+        self._worst = self.share * self.divisor  # k = share N
+        # beta + L^2 / width + alpha
+        self.smoothness = self._record_smoothness + self.gradient_bound**2 / self.width + self.alpha
         self._found: tuple[bytes, float] = (b"", 0.0)  # the last theta, and its threshold
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         return {**self._facts("mean of the worst losses"), "share": self.share, "width": self.width}
-
-    @property
-    def smoothness(self) -> float:
-        """``beta + L^2 / width + alpha``."""
-        record = self.loss.smoothness * self.rows.row_map.weighted_square
-        return float(record + self.gradient_bound**2 / self.width + self.alpha)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient: passes that find the threshold, and one that sums."""
@@ -385,11 +383,6 @@ class WorstShareObjective(_OfRecordLosses):
         )
         roundings = slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size
         return float(1.01 * UNIT * roundings)
-
-    @property
-    def _worst(self) -> float:
-        """``k = share N``."""
-        return self.share * self.divisor
 
     def _sum(self, theta: Array, threshold: float, part: Callable[[Array, Array, Array, Array], Sums]) -> Any:
         """Sum ``part(block, slopes, (l - t) / width, weights outside of losses)`` over rows."""

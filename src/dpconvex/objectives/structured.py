@@ -14,7 +14,7 @@ from dpconvex.engine.block_products import CompensatedSum, row_margins
 from dpconvex.engine.summation import accumulate, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.structured import VectorLoss, link_parts
-from dpconvex.objectives.objective import UNIT, WithLinear, subtract_with_error
+from dpconvex.objectives.objective import UNIT, LinearTermObjective, subtract_with_error
 from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
 
@@ -24,7 +24,7 @@ _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one lon
 
 
 @dataclass(frozen=True)
-class LinkAlone:
+class LinkLoss:
     """The loss of the last residual, of records that have no other row of their own."""
 
     link: PointwiseLoss
@@ -46,7 +46,7 @@ class LinkAlone:
         return self.gradient(u), self.hessian(u)
 
 
-class SharedNorm:
+class SharedNormTerm:
     """``P(theta) = g(-M theta)`` without the link, for a public matrix M: the same term of every record's loss."""
 
     def __init__(self, matrix: npt.ArrayLike, loss: VectorLoss) -> None:
@@ -263,7 +263,7 @@ def _shrink(norms: Array, limit: float) -> Array:
         return np.minimum(1.0, limit / norms)
 
 
-class StructuredObjective(WithLinear):
+class StructuredObjective(LinearTermObjective):
     r"""Mean of losses of residual vectors with a ridge and a linear term.
 
     ``F(theta) = (1/N) sum_i g(Y_i - A_i theta) + (alpha/2) ||theta||^2 + <b, theta>`` with ``N = divisor`` and
@@ -310,18 +310,18 @@ class StructuredObjective(WithLinear):
         return self.records.n_rows
 
     @property
-    def own_loss(self) -> VectorLoss | LinkAlone:
+    def own_loss(self) -> VectorLoss | LinkLoss:
         """Loss of the rows that are a record's own."""
         if self.records.shared is None:
             return self.loss
         assert self.loss.link is not None, "the bounds say so"
-        return LinkAlone(self.loss.link)
+        return LinkLoss(self.loss.link)
 
     @property
-    def _norm(self) -> SharedNorm | None:
+    def _norm(self) -> SharedNormTerm | None:
         """What all records have in common."""
         shared = self.records.shared
-        return None if shared is None else SharedNorm(shared, self.loss)
+        return None if shared is None else SharedNormTerm(shared, self.loss)
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -360,14 +360,14 @@ class StructuredObjective(WithLinear):
         """Residual over which the loss turns; 0 for a kinked loss."""
         return float(getattr(self.loss, "bandwidth", 0.0))
 
-    def widened(self, width: float) -> StructuredObjective:
+    def smoothed(self, width: float) -> StructuredObjective:
         """Return the objective smoothed with a bandwidth of at least ``width``, for a warm start."""
         other, loss = copy.copy(self), cast(SmoothedMax, self.loss)  # whichever smoothed loss it is
         other.loss = replace(loss, bandwidth=max(width, loss.bandwidth))
         other._seen = None
         return other
 
-    def margin_size(self, theta: Array) -> float:
+    def margin_scale(self, theta: Array) -> float:
         """Mean size of the records' residuals: the scale on which F varies."""
         return float(np.abs(self.records.residuals(theta)).mean()) if self.n_rows else 0.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from dpconvex.engine.block_products import takes_sparse, weighted_gram
 from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import RowMap, Sums
 from dpconvex.losses.pointwise import Loss
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RidgeObjective
 from dpconvex.objectives.risk_measures import find_threshold
 from dpconvex.types import Array
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpconvex.engine.dask.table import DaskRows
 
 
-class TopRankObjective(Ridged):
+class TopRankObjective(RidgeObjective):
     r"""Mean loss of positive records below the mean of the K largest negative scores, with a ridge.
 
     ``F(theta) = (1/N+) sum_{positive i} c(x_i . theta - T(theta)) + (alpha/2) ||theta||^2`` with
@@ -31,9 +31,10 @@ class TopRankObjective(Ridged):
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Rows; longer ones than ``row_norm`` are shortened, and ones with invalid values are rows of zeros.
-    y : array of shape (n,)
+    X : array of shape (n, d), MemoryRows or another engine
+        Rows; longer ones than ``row_norm`` are shortened, and ones with invalid values are rows of zeros. An engine
+        holds mapped rows without constant column, and targets 0 of ignored rows, which count in n and nowhere else.
+    y : array of shape (n,), or None for an engine
         Labels; above 0 is positive.
     loss : Loss
         Smooth margin loss that never increases.
@@ -61,8 +62,8 @@ class TopRankObjective(Ridged):
 
     def __init__(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
+        X: npt.ArrayLike | DaskRows | MemoryRows,
+        y: npt.ArrayLike | None,
         loss: Loss,
         row_norm: float,
         top: int,
@@ -70,41 +71,24 @@ class TopRankObjective(Ridged):
         alpha: float,
         width: float = 0.05,
     ) -> None:
-        raw = np.array(X, dtype=np.float64)
-        raw[~np.isfinite(raw).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
-        # A little shorter than the bound, so that rounding does not exceed it.
-        shortened = RowMap(raw.shape[1], (1 - 1e-14) * float(row_norm), fit_intercept=False)
-        labels = np.where(np.asarray(y) > 0, 1.0, -1.0)
-        self._set(MemoryRows(raw, labels, shortened), loss, row_norm, top, min_positive, alpha, width)
-
-    def _set(
-        self,
-        rows: DaskRows | MemoryRows,
-        loss: Loss,
-        row_norm: float,
-        top: int,
-        min_positive: int,
-        alpha: float,
-        width: float,
-    ) -> None:
+        if y is None:
+            rows = cast("DaskRows | MemoryRows", X)
+        else:
+            raw = np.array(X, dtype=np.float64)
+            raw[~np.isfinite(raw).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
+            # A little shorter than the bound, so that rounding does not exceed it.
+            shortened = RowMap(raw.shape[1], (1 - 1e-14) * float(row_norm), fit_intercept=False)
+            rows = MemoryRows(raw, np.where(np.asarray(y) > 0, 1.0, -1.0), shortened)
         super().__init__(rows.dim, alpha)
         self.rows, self.n_rows, self.loss = rows, rows.n_rows, loss
         self.row_norm, self.width = float(row_norm), float(width)
         self.top, self.min_positive = int(top), int(min_positive)
         self._labels = np.concatenate([y for (y,) in rows.each(_signs)])
         self._count = max(int((self._labels > 0).sum()), self.min_positive)
-
-    @classmethod
-    def of_rows(cls, rows: DaskRows | MemoryRows, bounds: Any) -> Self:
-        """Return the objective of mapped rows, with the constants of their bounds.
-
-        Rows are shortened and have no constant column; targets above 0 are positive, below 0 negative, and ignored
-        rows, whose target is 0, belong to no class: they count in n, and nowhere else.
-        """
-        own = ("loss", "row_norm", "top", "min_positive", "alpha", "width")
-        found = cls.__new__(cls)
-        found._set(rows, **{name: getattr(bounds, name) for name in own})
-        return found
+        self.gradient_bound = float(loss.lipschitz) * 2 * self.row_norm  # slope D
+        # c'' D^2 + slope B^2 / width + alpha
+        bend = float(loss.lipschitz) * self.row_norm**2 / self.width
+        self.smoothness = float(loss.smoothness) * (2 * self.row_norm) ** 2 + bend + self.alpha
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -119,17 +103,6 @@ class TopRankObjective(Ridged):
             "min_positive": self.min_positive,
             "width": self.width,
         }
-
-    @property
-    def gradient_bound(self) -> float:
-        """``slope D``."""
-        return float(self.loss.lipschitz) * 2 * self.row_norm
-
-    @property
-    def smoothness(self) -> float:
-        """``c'' D^2 + slope B^2 / width + alpha``."""
-        bend = float(self.loss.lipschitz) * self.row_norm**2 / self.width
-        return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + bend + self.alpha
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient: a pass for the scores, and one that sums."""

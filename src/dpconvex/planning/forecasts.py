@@ -234,10 +234,10 @@ def objective_prescription(
             "Use a larger alpha or bandwidth, or leave them to None."
         )
     noise, release = (np.where(usable, each, 1.0)[..., None, None] * slopes[:, None] for each in (noises, releases))
-    smoothing = {"bandwidth": widths[:, None, None, None], "kernel": kernel, "level": levels[:, None]}
     excess = quantile_excess(
         quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, alpha=alphas[..., None, None],
-        gradient_std=noise, release_std=release, **smoothing,
+        gradient_std=noise, release_std=release, bandwidth=widths[:, None, None, None], kernel=kernel,
+        level=levels[:, None],
     )  # fmt: skip
     score = np.where(usable[..., None], mean_excess(excess), np.inf)
     i, j, k = np.unravel_index(np.argmin(score), score.shape)

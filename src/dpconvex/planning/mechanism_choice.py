@@ -16,7 +16,6 @@ from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
 from dpconvex.fit.config import total_mu
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss
-from dpconvex.losses.pairwise import PairLoss
 from dpconvex.mechanisms import (
     Moments,
     NoisyGradientDescent,
@@ -47,6 +46,7 @@ from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_probl
 from dpconvex.smoothing import Kernel, convolve, convolve_vector
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
+SmoothPairLoss = PairLogistic | PairHinge | PairSquared | PairSquaredHinge
 
 _STRUCTURED_MECHANISMS = ("auto", "objective", "gradient", "output", "sgd")
 _SGD_STEPS = 2000  # each reads a fiftieth of the records: forty passes
@@ -334,9 +334,9 @@ def _structured_descent(mechanism: StructuredGradientDescent | NoisySGD, request
     return Choice(mechanism, bounds, predicted, {"bandwidth": request.bandwidth})
 
 
-def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> PairLoss:
+def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
     """Return the smooth pairwise loss that a name or object stands for."""
-    named: dict[str, PairLoss] = {
+    named: dict[str, SmoothPairLoss] = {
         "logistic": PairLogistic("2"),
         "natural-logistic": PairLogistic("e"),
         "hinge": PairHinge(bandwidth or _HINGE_BANDWIDTH),
@@ -345,7 +345,7 @@ def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Pair
     }
     if isinstance(loss, str) and loss in named:
         return named[loss]
-    if isinstance(loss, (PairLogistic, PairHinge, PairSquared, PairSquaredHinge)) and math.isfinite(loss.smoothness):
+    if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
         return loss
     raise ValueError(
         f"The 'loss' parameter of {owner} must be one of {list(_PAIR_LOSSES)} or a smooth pairwise loss of "

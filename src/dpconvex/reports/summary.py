@@ -95,9 +95,10 @@ def summary_text(model: Fitted) -> str:
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     for label, value in [*certificate_facts(certificate), *model._summary_facts()]:
         text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
-    rows, problems = coefficient_rows(model), len(np.atleast_2d(model.coef_))
+    rows, (problems, columns) = coefficient_rows(model), np.atleast_2d(model.coef_).shape
     wide = BESIDE if rows[-1].intervals else WIDTH
-    names = shown_names([row.name for row in rows], wide)
+    first = len(rows) - columns  # 1 after an intercept
+    names = [row.name for row in rows[:first]] + shown_names([row.name for row in rows[first:]], wide)
     headings = [value_heading(model).replace("value", "coefficient")]
     if problems > 1:
         headings = shown_names([model._problem_name(problem) for problem in range(problems)], wide)

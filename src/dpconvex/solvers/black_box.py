@@ -20,23 +20,6 @@ from dpconvex.types import Array
 #: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of scipy.
 Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
 
-# Methods of scipy.optimize.minimize that work with values and gradients.
-_SCIPY = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
-
-
-def check_solver(solver: object, owner: str) -> None:
-    """Raise unless a mechanism can run this solver, which is public; what the solver does is not."""
-    if isinstance(solver, str):
-        if solver.lower() in (name.lower() for name in _SCIPY):
-            return
-    elif solver is None or callable(solver) or callable(getattr(solver, "solve", None)):
-        return
-    got = repr(solver) if isinstance(solver, str) else type(solver).__name__
-    raise ValueError(
-        f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, tolerance), a "
-        f"callable of these, or one of {list(_SCIPY)}. Got {got} instead."
-    )
-
 
 def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:
     """Return a certificate for a point of any origin, or None if it is not good enough.

@@ -31,7 +31,7 @@ from dpconvex.types import Array
 
 def kinks_of_objective(objective: EmpiricalObjective, owner: str) -> PiecewiseLinearFunction:
     """Return the piecewise-linear shape of the objective's loss, or raise."""
-    kinks = getattr(objective.loss, "piecewise_linear", None)
+    kinks: PiecewiseLinearFunction | None = getattr(objective.loss, "piecewise_linear", None)
     if kinks is None:
         raise TypeError(
             f"{owner} needs a piecewise-linear loss, but {type(objective.loss).__name__} is none. Write it as "

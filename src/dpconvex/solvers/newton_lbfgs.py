@@ -11,7 +11,14 @@ from typing import ClassVar, cast
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from dpconvex.objectives.objective import Curved, Objective, Sampled, Widened, can_sample, can_widen
+from dpconvex.objectives.objective import (
+    Objective,
+    Smoothable,
+    Subsamplable,
+    TwiceDifferentiable,
+    can_smooth,
+    can_subsample,
+)
 from dpconvex.solvers.certified_descent import (
     Certified,
     CertifiedSolver,
@@ -65,7 +72,7 @@ class Newton(CertifiedSolver[Objective]):
     Steps are ``-B^{-1} gradient``, where B is a Hessian plus the BFGS pairs seen since it was computed; a new Hessian
     is computed when progress slows. On large data the first Hessian and the start come from a subsample, so that a
     handful of passes over all rows suffice. Where the objective is nearly piecewise linear, curvature says little about
-    the way to the minimum: the solver follows the minimisers of a widened loss, with shrinking width, and ends with
+    the way to the minimum: the solver follows the minimisers of a smoothed loss, with shrinking width, and ends with
     Newton steps whose decrease of F is enforced. Those converge from any point.
 
     Parameters
@@ -84,14 +91,14 @@ class Newton(CertifiedSolver[Objective]):
     def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
         metric = None
         try:
-            if can_sample(objective) and objective.n_rows >= 4 * self.sample_rows:
+            if can_subsample(objective) and objective.n_rows >= 4 * self.sample_rows:
                 point, metric = self._warm_start(objective, point)
             newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
         except ConvergenceError:
             pass
         return solve_around_best(self, descent)
 
-    def _warm_start(self, objective: Sampled, point: Array) -> tuple[Array, Metric]:
+    def _warm_start(self, objective: Subsamplable, point: Array) -> tuple[Array, Metric]:
         """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
@@ -108,7 +115,7 @@ class Newton(CertifiedSolver[Objective]):
 def newton_steps(descent: Descent, state: State, max_iterations: int, metric: Metric | None = None) -> None:
     """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with enforced decrease."""
     state = _iterate(descent, state, 30, metric)
-    if can_widen(descent.objective):
+    if can_smooth(descent.objective):
         for ratio in (0.2, 0.6):
             state = _follow_widths(descent, descent.objective, _best(descent, state), ratio)
             state = _iterate(descent, state, 30)
@@ -131,7 +138,7 @@ def _iterate(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor(cast(Curved, descent.objective).hessian(state.point))
+            metric = _factor(cast(TwiceDifferentiable, descent.objective).hessian(state.point))
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.line_search(state, direction, with_value)
@@ -148,12 +155,12 @@ def _iterate(
     return state
 
 
-def _follow_widths(descent: Descent, objective: Widened, state: State, ratio: float) -> State:
-    """Follow the minimisers of the widened loss, from wide to the loss's own width."""
+def _follow_widths(descent: Descent, objective: Smoothable, state: State, ratio: float) -> State:
+    """Follow the minimisers of the smoothed loss, from wide to the loss's own width."""
     point = state.point
-    width = objective.margin_size(point)
+    width = objective.margin_scale(point)
     while width > 0.5 * objective.kink_width:
-        stage = Descent(objective.widened(width), 1e-6 * objective.gradient_bound)
+        stage = Descent(objective.smoothed(width), 1e-6 * objective.gradient_bound)
         try:
             point = _iterate(stage, stage.evaluate(point), 10).point
         except Certified as found:

@@ -51,8 +51,8 @@ def batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndices)
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_single_sgd_steps(
-    generator: np.random.Generator, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope,
-    theta: Array, total: Array, rate: float, alpha: float, std: float,
+    generator: np.random.Generator, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
+    loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float,
 ) -> None:  # fmt: skip
     """Take one step per chosen record, in place; the iterates are added to `total`.
 

@@ -25,15 +25,14 @@ from dpconvex.engine.dask.partitions import (
     Partition,
     PartitionFacts,
     PartitionMap,
-    WeightChange,
+    Reweigh,
     check_partition,
-    close_rows,
     quiet,
     run_here,
     run_on_source,
 )
 from dpconvex.engine.dask.schedule import report_progress
-from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.rows import ClusterLostError, SourceChangedError
 from dpconvex.engine.summation import accumulate
 
@@ -357,27 +356,10 @@ class Held:
 
     def __init__(self, facts: PartitionFacts, address: str) -> None:
         self.told = HeldFacts(replace(facts, X=None, y=None), None if facts.X is None else address)
-        self.source = Partition(facts.rows, facts.mark, 0, X=facts.X, y=facts.y)
-        self._weights: dict[Any, SpilledArray] = {}
+        self.partition = Partition(facts.rows, facts.mark, 0, X=facts.X, y=facts.y)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HeldFacts, (self.told.facts, self.told.owner)
-
-    def changed(self, mapping: PartitionMap, pending: tuple[WeightChange, ...]) -> Partition:
-        """Return the partition with changed weights, which are computed once where there is room for them."""
-        if not pending:
-            return self.source
-        key = (mapping.row_map, *(change.name for change in pending))
-        if key not in self._weights:
-            before = self.changed(mapping, pending[:-1])
-            rows = before.open(mapping)
-            weights = pending[-1](rows).weights
-            close_rows(rows)
-            kept = None if self.source.X is None else self.source.X.file.write(weights)
-            if kept is None:
-                return replace(before, pending=(*before.pending, pending[-1]))
-            self._weights[key] = kept
-        return replace(self.source, weights=self._weights[key])
 
 
 def hold(table: Table, number: int, pair: tuple[Any, Any]) -> Held:
@@ -416,7 +398,7 @@ class Work:
 
     table: str
     mapping: PartitionMap
-    items: Sequence[tuple[int, int, tuple[WeightChange, ...], Call]]
+    items: Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
     grouped: bool
 
 
@@ -427,10 +409,10 @@ def run_held(work: Work) -> tuple[list[Block], list[int]]:
     def results() -> Iterable[Block]:
         for position, number, pending, call in work.items:
             held = _held.get((work.table, number))
-            if held is None or held.source.X is None:
+            if held is None or held.partition.X is None:
                 missing.append(position)
                 continue
-            yield position, 1, run_here(call, work.mapping, held.changed(work.mapping, pending))
+            yield position, 1, run_here(call, work.mapping, replace(held.partition, pending=pending))
 
     with quiet():
         blocks = add_neighbours(results()) if work.grouped else list(results())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import uuid
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 
 from dpconvex.engine.dask.schedule import PartitionGraph
-from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile, release_pages
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
 from dpconvex.engine.dense_rows import MemoryRows, writable_view
 from dpconvex.engine.row_weights import RowWeights, exact_values
 from dpconvex.engine.rows import RowMap, SourceChangedError
@@ -332,18 +331,6 @@ def _all_finite(values: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class WeightChange:
-    """A change of weights that workers know again by its name."""
-
-    function: Reweigh
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def __call__(self, rows: MemoryRows) -> MemoryRows:
-        """Return the same rows with changed weights."""
-        return self.function(rows)
-
-
-@dataclass(frozen=True)
 class Partition:
     """Source of the rows of one partition.
 
@@ -363,10 +350,8 @@ class Partition:
         Parked features and target.
     weights : SpilledArray or None
         Weights that replace those of the row map.
-    pending : tuple of WeightChange
+    pending : tuple of callables
         Changes of weights that are applied anew in every pass.
-    opened : dict
-        Parked rows whose mapped targets are parked, too, by the name of the mapping.
     row_weights : RowWeights or None
         In the memory of this process.
     """
@@ -379,8 +364,7 @@ class Partition:
     X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
     weights: SpilledArray | None = None
-    pending: tuple[WeightChange, ...] = ()
-    opened: dict[str, MemoryRows] = field(default_factory=dict, compare=False)
+    pending: tuple[Reweigh, ...] = ()
     row_weights: RowWeights | None = None
 
     @property
@@ -394,7 +378,10 @@ class Partition:
             assert self.graph is not None
             rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
         else:
-            rows = self.opened.get(mapping.name) or self._open_parked(mapping, cores)
+            encoded = (
+                self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
+            )
+            rows = mapping.rows(self.X.open(), encoded, cores)
             if self.weights is not None:
                 rows = rows.with_weights(self.weights.open())
             for change in self.pending:
@@ -417,28 +404,6 @@ class Partition:
         parts = zip(_arrays(self.X.open()), _arrays(X), strict=True)
         return _equal(kept, y) and all(_equal(mine, other) for mine, other in parts)
 
-    def _open_parked(self, mapping: PartitionMap, cores: int) -> MemoryRows:
-        """Return parked rows; their mapped targets are parked for later passes where there is room."""
-        assert self.X is not None
-        if isinstance(self.y, SpilledLabels):
-            y = self.y.open(mapping.encoded)
-        else:
-            assert self.y is not None
-            y = mapping.encoded(self.y.open())
-        rows = mapping.rows(self.X.open(), y, cores=cores)
-        # Pages of sparse rows go only when their map is closed.
-        targets = self.X.file.write(rows.targets) if isinstance(self.X, SpilledArray) else None
-        if targets is not None:
-            rows.targets = targets.open()
-            self.opened[mapping.name] = rows
-        return rows
-
-
-def close_rows(rows: MemoryRows) -> None:
-    """Let the pages of opened rows go."""
-    release_pages(rows.source)
-    release_pages(rows.targets)
-
 
 def _arrays(X: Any) -> tuple[npt.NDArray[Any], ...]:
     return tuple(X.parts) if isinstance(X, NonZeros) else (X,)
@@ -450,7 +415,7 @@ def _equal(mine: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 @dataclass(frozen=True)
 class PartitionMap:
-    """Map from rows and targets of a partition to `MemoryRows`; workers know it again by its name."""
+    """Map from rows and targets of a partition to `MemoryRows`."""
 
     row_map: RowMap
     target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
@@ -458,11 +423,6 @@ class PartitionMap:
     target_scale: float
     clean: Clean | None = None
     labels: bool = False
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def with_labels(self) -> PartitionMap:
-        """Return the map whose targets are labels."""
-        return replace(self, labels=True, name=uuid.uuid4().hex)
 
     def source_rows(
         self, pair: tuple[Any, Any], mark: tuple[Any, ...], pending: Iterable[Reweigh] = (), cores: int = 1
@@ -512,10 +472,7 @@ def run_on_source(
 
 def run_here(call: Call, mapping: PartitionMap, partition: Partition, cores: int = 1) -> tuple[Any, ...]:
     """Work on one partition that is at hand."""
-    rows = partition.open(mapping, cores)
-    found = tuple(call(rows))
-    close_rows(rows)
-    return found
+    return tuple(call(partition.open(mapping, cores)))
 
 
 def add_partitions(parts: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -40,8 +40,7 @@ class SpilledArray:
     def open(self) -> npt.NDArray[Any]:
         """Return the array as a private memory map, unmapped when it is no longer used.
 
-        Pages are resident only while the map lives, or until `release_pages`, so a pass over many arrays needs the
-        memory of those it is working on.
+        Pages are resident only while the map lives, so a pass over many arrays needs the memory of those at work.
         """
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
@@ -49,16 +48,6 @@ class SpilledArray:
         if hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapped, dtype=self.dtype).reshape(self.shape)
-
-
-def release_pages(array: npt.NDArray[Any]) -> None:
-    """Let the pages of an opened array go; they are read again when they are asked for."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    owner = owner.obj if isinstance(owner, memoryview) else owner
-    if isinstance(owner, mmap.mmap) and hasattr(owner, "madvise"):
-        owner.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,8 @@ from dpconvex.engine.dask.partitions import (
     PartitionFacts,
     PartitionMap,
     Reweigh,
-    WeightChange,
     add_partitions,
     check_partition,
-    close_rows,
     delayed_partitions,
     run_here,
     run_on_source,
@@ -167,22 +165,19 @@ class DaskRows:
 
     def _change_weights(self, function: Reweigh) -> DaskRows:
         """Return the same rows with other weights, computed once where they can be parked and else in every pass."""
-        named = WeightChange(function)
 
         def change(partition: Partition) -> Partition:
             if partition.X is not None and self._spill is not None:
-                rows = partition.open(self._mapping)
-                kept = self._spill.write(named(rows).weights)
-                close_rows(rows)
+                kept = self._spill.write(function(partition.open(self._mapping)).weights)
                 if kept is not None:
                     return replace(partition, weights=kept, pending=())
-            return replace(partition, pending=(*partition.pending, named))
+            return replace(partition, pending=(*partition.pending, function))
 
         return DaskRows(list(run_in_threads(change, self._partitions)), self._mapping, self._spill, self._held)
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
-        return DaskRows(self._partitions, self._mapping.with_labels(), self._spill, self._held)
+        return DaskRows(self._partitions, replace(self._mapping, labels=True), self._spill, self._held)
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows, in the given order, as `MemoryRows`."""
@@ -357,8 +352,8 @@ class DaskTable:
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
         self.partitions = [
-            Partition(fact.rows, fact.mark, number, pairs[number], graphs and graphs[number], fact.X, fact.y)
-            for number, fact in enumerate(facts)
+            Partition(fact.rows, fact.mark, i, pairs[i], None if graphs is None else graphs[i], fact.X, fact.y)
+            for i, fact in enumerate(facts)
             if fact.rows
         ]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]

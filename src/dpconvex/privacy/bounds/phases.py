@@ -22,8 +22,6 @@ from typing import Any
 from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.linear import LinearBounds
 
-__all__ = ["Phase", "anchored_bounds", "pass_sensitivity", "phases_of"]
-
 PERMUTED, DRAWN = "random permutation", "independent draws"
 
 _UNIT = 2.0**-53  # relative error of one rounding

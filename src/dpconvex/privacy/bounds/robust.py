@@ -116,18 +116,14 @@ class TiltedBounds(ReweightedRecord):
     coef_bound : float, optional
         ``B``, where the wall begins; no wall by default.
     ignored_rows : bool
-        Whether a record may have weight 0, as invalid rows that are ignored have.
+        As in :class:`LinearBounds`.
 
     Examples
     --------
     >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.privacy.bounds.linear import LinearBounds
-    >>> plain = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.5)
     >>> tilted = TiltedBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.5, tilt=1.0)
     >>> round(tilted.radius, 4), round(tilted.loss_range, 4)
     (1.6651, 2.3548)
-    >>> round(tilted.minimiser_sensitivity() / plain.minimiser_sensitivity(), 3)
-    10.437
     """
 
     tilt: float = 1.0
@@ -258,8 +254,7 @@ class WorstShareBounds(ReweightedRecord):
     width : float
         Of the smoothing, in units of the loss.
     ignored_rows : bool
-        Whether a record may have weight 0, as invalid rows that are ignored have: its loss and gradient are 0, which
-        the bound above allows.
+        As in :class:`LinearBounds`; loss and gradient of an ignored row are 0, which the bound above allows.
 
     Examples
     --------
@@ -311,16 +306,15 @@ class WorstShareBounds(ReweightedRecord):
         return self.width * entropy / self.share
 
     def _minimiser_shift(self) -> float:
-        """``min((2 L / alpha) m / k, 2 R)``, m the number of a person's rows that have votes of their own."""
+        """``min((2 L / alpha) m / k, 2 R)``, m the number of a person's rows that count as records."""
         weight = self.rows_per_person * self.largest_weight * (1 + 1e-12)
         return min(2 * self.lipschitz / self.alpha * weight, 2 * self.radius * (1 + 1e-12))
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         """Return the public tolerance of :meth:`Bounds.solver_tolerance`, with room for the rounding of weights.
 
-        ``4 eps (L / width) (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added, ``l0`` the largest loss at 0: weights
-        turn with losses over the width, as those of :class:`~dpconvex.privacy.bounds.robust.TiltedBounds` do over
-        ``1 / tilt``.
+        ``4 eps (L / width) (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: weights turn with losses over the
+        width, as those of :class:`TiltedBounds` do over ``1 / tilt``.
         """
         weights = 4 * EPS * self.lipschitz / self.width * self._loss_rounding
         return self._resolvable(self.smoothness / self.alpha, tilt) + self._reserve * weights
@@ -367,8 +361,9 @@ class RobustBounds(LinearRecord):
     cost : float, optional
         Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
     shape : d positive numbers, or vectors of length d, optional
-        Half-widths of a box, vectors ``v_k`` whose hull with ``-v_k`` is the set, or ``(reach, bend)`` of a support
-        function of one's own: the largest length of its gradients and its largest curvature, declared and trusted.
+        Half-widths of a box, vectors ``v_k`` whose hull with ``-v_k`` is the set, or ``(length, curvature)`` of a
+        support function of one's own: the largest length of its gradients and its largest curvature, declared and
+        trusted.
 
     Examples
     --------
@@ -412,10 +407,9 @@ class RobustBounds(LinearRecord):
         except (TypeError, ValueError):
             array = np.array(np.nan)
         fits = self.shape is None
-        if self.norm == "box":
-            fits = array.shape == (self.n_features,) and bool((array > 0).all())
-        elif self.norm == "own":
-            fits = array.shape == (2,) and bool((array > 0).all())
+        if self.norm in ("box", "own"):
+            size = self.n_features if self.norm == "box" else 2
+            fits = array.shape == (size,) and bool((array > 0).all())
         elif self.norm == "hull":
             fits = array.ndim == 2 and array.shape[1] == self.n_features and 0 < len(array) <= 1000
             fits = fits and bool(array.any())

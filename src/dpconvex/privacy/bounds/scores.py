@@ -1,4 +1,4 @@
-r"""How far one record moves the score of a candidate: sums over rows, and the area under the ROC curve."""
+r"""Sensitivities of candidates' scores: of sums over rows, and of the area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from fractions import Fraction
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
-
-__all__ = ["RELATIONS", "AUCScoreBounds", "RowScoreBounds", "ScoreBounds"]
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")
 
@@ -23,21 +21,15 @@ def _check_relation(neighbors: str) -> None:
 class RowScoreBounds:
     """Public facts of a score that is the sum of one number per row, each clipped to ``[low, high]``.
 
-    It is counted in units of ``high - low`` above ``low``: a row adds between 0 and 1.
-
-    Parameters
-    ----------
-    low, high : float
-        Public range of one row's number; the worst and the best.
+    It is counted in units of ``high - low`` above ``low``, the worst number: a row adds between 0 and 1.
     """
 
     low: float = 0.0
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
+        for name, value in (("low", self.low), ("high", self.high)):
             allowed = "a finite number, low below high"
-            value = getattr(self, name)
             object.__setattr__(self, name, check_number(name, "RowScore", value, allowed, -1e300, 1e300))
         if not 0 < self.high - self.low < math.inf:
             raise ValueError(
@@ -70,11 +62,8 @@ class AUCScoreBounds:
 
     In the other cases of a flip (both counts above their bounds, or both below) the score moves by less.
 
-    Parameters
-    ----------
-    min_positive, min_negative : int
-        Public lower bounds m+, m- on the class counts among the validation rows; data that have fewer are protected
-        all the same.
+    ``min_positive`` and ``min_negative`` are public lower bounds m+, m- on the class counts among the validation rows;
+    data that have fewer are protected all the same.
 
     Examples
     --------
