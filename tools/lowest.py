@@ -11,7 +11,7 @@ PROJECTS = (ROOT / "pyproject.toml", ROOT / "reproduction" / "pyproject.toml")
 # `make lowest` runs the tests: what builds pages or checks style may be as new as it is.
 EXTRAS = ("dask", "plots", "studio", "test")
 # Versions of what they need in turn that came long after them, and warn of their use.
-CONTEMPORARIES = ("pyparsing<3.3",)  # of matplotlib 3.9
+CONTEMPORARIES = ("pyparsing<3.3",)  # of matplotlib 3.10
 
 
 def lowest(requirement: str) -> str | None:

@@ -23,6 +23,11 @@ def check_number(
     return number
 
 
+def check_share(name: str, owner: str, value: object) -> float:
+    """Return ``value`` as a float if it lies between 0 and 1, both excluded, or raise."""
+    return check_number(name, owner, value, "a number between 0 and 1", 0, 1, low_open=True)
+
+
 def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
     """Return ``value`` as a float if it is finite and positive, or raise with a remedy."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -39,12 +44,12 @@ def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
 
 def check_count(name: str, owner: str, value: object, least: int = 1, most: float = MOST) -> int:
     """Return ``value`` as an int if it is a whole number from ``least`` to below 2^53 (or to ``most``), or raise."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most or value >= MOST:  # type: ignore[operator]
+    number = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    if number is None or not least <= number <= most or number >= MOST:
         shown = repr(value) if len(repr(value)) < 40 else "a longer value"
         limit = f"an integer from {least} to {most:,.0f}"
         if most >= MOST:
             limit = "a positive integer" if least == 1 else f"an integer of at least {least}"
             limit += " below 2^53"
         raise ValueError(f"The '{name}' parameter of {owner} must be {limit}. Got {shown} instead.")
-    return int(value)  # type: ignore[call-overload]
+    return number

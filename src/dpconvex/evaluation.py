@@ -19,11 +19,11 @@ from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_count, check_number, check_share
 from dpconvex.core.evaluation_certificate import ROW_WEIGHT, EvaluationCertificate
 from dpconvex.core.pairs import CLASS_WEIGHT, pair_statistic, pair_statistic_of_people
 from dpconvex.core.release import Answers
-from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.private_model import charge
 from dpconvex.inputs.labels import LabelPositions
@@ -34,6 +34,7 @@ from dpconvex.inputs.training_data import is_encoded, read_training, takes_colum
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.reports.wording import describe_guarantee
 from dpconvex.scores import silent
 from dpconvex.types import Array
 
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "PrivateScore", "private_score"]
 
-_GRID = 2**20  # steps of a row's number
+# Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
+# the number of rows may be private and a grid that followed it would move everybody's numbers.
+_GRID = 2**20
 _PARTS = 2**10  # steps of a person's share of valid rows
 _DRAWS = 5_000  # of the noise, for intervals
 _LOG_LOSS = 5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
@@ -148,7 +151,7 @@ def private_score(
     column = _level_column(model, quantile)
     _check_metric(model, metric, column)
     check_neighbors(neighbors, owner)
-    level = check_number("level", owner, level, "a number between 0 and 1", 0, 1, low_open=True)
+    level = check_share("level", owner, level)
     check_count("bins", owner, bins, 2, 1000)
     if ledger is not None and not hasattr(ledger, "charge"):
         raise TypeError(
@@ -290,7 +293,7 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
             "or a public sample of the rows."
         )
     probe, labels = copy(model), is_classifier(model)
-    clean = Clean(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
+    clean = CleanTargets(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
     features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -309,11 +312,6 @@ def _release(exact: Array, certificate: EvaluationCertificate, noise: NoiseSourc
     """Return the statistic with the noise that its certificate states."""
     answers = Answers({"score": certificate.term}, noise)
     return answers.release(answers.claim("score"), exact)
-
-
-# Steps of the range of a row's number, and of a person's vote in a histogram: sums of 2^32 of them are exact, however
-# many there are. Their number may be private, and a grid that followed it would move everybody's votes.
-_VOTES = 2**30  # steps of a person's vote in pairs, which are counted in Python's whole numbers
 
 
 @dataclass(frozen=True)
@@ -510,12 +508,13 @@ class PrivateScore:
         return self.value
 
     def __str__(self) -> str:
+        guarantee = describe_guarantee(self.certificate.guarantee)
         if self.curve:
-            return f"{self.metric}, {self.certificate.guarantee!r}"
+            return f"{self.metric}, {guarantee}"
         low, high = self.interval
         return (
             f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
-            f"{self.level:g}) over about {self.rows:.4g} valid rows, {self.certificate.guarantee!r}"
+            f"{self.level:g}) over about {self.rows:.4g} valid rows; {guarantee}"
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -540,7 +539,7 @@ class PrivateScore:
 
 
 def _error_bars(middle: Array, low: Array, high: Array) -> Array:
-    return np.maximum(np.array([middle - low, high - middle]), 0.0)
+    return np.asarray(np.maximum(np.array([middle - low, high - middle]), 0.0))
 
 
 def describe_score(
@@ -578,7 +577,7 @@ def _noise_draws(certificate: EvaluationCertificate) -> Array:
     if certificate.distribution == "gaussian":
         return draws * certificate.scale
     lengths = rng.gamma(certificate.dimension, certificate.scale, (_DRAWS, 1))
-    return draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths
+    return np.asarray(draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths)
 
 
 def _describe_curve(

@@ -17,10 +17,10 @@ from scipy.stats import laplace, norm
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, check_share
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.release import Answers
-from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
 from dpconvex.engine.row_weights import NOBODY
 from dpconvex.estimators.private_model import unchanged_on_failure
 from dpconvex.inputs.people import person_indices, read_people, split_people
@@ -33,6 +33,7 @@ from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.reports.summary import Summary, summary_text
+from dpconvex.reports.wording import describe_guarantee
 from dpconvex.scores import silent
 from dpconvex.types import Array
 
@@ -231,10 +232,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
         """Return the public numbers of training and held-out rows."""
-        share = check_number(
-            "calibration_share", "DPConformal", self.calibration_share,
-            "a number between 0 and 1", 0, 1, low_open=True,
-        )  # fmt: skip
+        share = check_share("calibration_share", "DPConformal", self.calibration_share)
         held = round(share * n_samples)
         if not 1 <= held < n_samples:
             raise ValueError(
@@ -244,9 +242,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
         """Return the noisy centred count that a threshold must reach, or raise if no rows could."""
-        coverage = check_number(
-            "coverage", "DPConformal", self.coverage, "a number between 0 and 1", 0, 1, low_open=True
-        )  # fmt: skip
+        coverage = check_share("coverage", "DPConformal", self.coverage)
         extra, held = _mean_largest(calibration), calibration.n_samples
         # Half of it again: all rows together must reach it in spite of their own noise.
         if coverage * (held + 1) + 1.5 * extra > held:
@@ -302,7 +298,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "X.compute() and y.compute()."
             )
         probe = self._model()
-        clean = Clean(numbers_or_missing) if ignores_invalid(probe) else None
+        clean = CleanTargets(numbers_or_missing) if ignores_invalid(probe) else None
         rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
         target = np.asarray(target, dtype=np.float64)
         people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
@@ -399,7 +395,7 @@ def _summary(model: DPConformal) -> str:
     lines = [
         ("interval", ends),
         ("coverage", f"at least {model.coverage:g}, over the draw of {thing} and noise"),
-        ("guarantee", f"{certificate.guarantee!r}, {certificate.unit}"),
+        ("guarantee", f"{describe_guarantee(certificate.guarantee)}, for {certificate.unit}"),
         ("calibrated on", f"{certificate.calibration.n_samples:,} held-out {thing}"),
         ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
     ]
@@ -493,7 +489,7 @@ def _set_fitted(intervals: DPConformal, certificate: ConformalCertificate, model
     threshold = math.inf if stated is None else float(stated)  # type: ignore[arg-type]
     grid = thresholds(intervals._bound())
     if math.isfinite(threshold) and not np.isclose(grid, threshold, rtol=1e-9, atol=0).any():
-        raise ModelFileError("The file's 'threshold' is none of those that are looked for.")
+        raise ModelFileError("The file's 'threshold' is not on the public grid.")
     intervals.estimator_, intervals.certificate_ = model, certificate
     intervals.threshold_ = threshold
     intervals.n_features_in_ = model.n_features_in_

@@ -167,19 +167,15 @@ class DPQuantileBounds(_PaidTransformer):
         Share of their distance by which the ends are moved outwards: narrow bounds cost more than wide ones.
     epsilon, delta, mu : float, optional
         Budget, as for the estimators: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
-    ledger : Ledger, optional
-        Charged before noise is drawn.
-    random_state : None or int
-        For tests: a seeded fit is not private.
+    ledger, random_state : Ledger or None, int or None
+        The ledger is charged before noise is drawn; a seeded fit, for tests, is not private.
 
     Attributes
     ----------
     low_, high_ : array of shape (n_features,)
         Released bounds in the units of the data.
-    privacy_ : str
-        ``"paid"``.
-    certificate_ : PreprocessingCertificate
-        What was promised.
+    privacy_, certificate_ : str, PreprocessingCertificate
+        ``"paid"``, and the promise.
 
     Notes
     -----
@@ -261,10 +257,8 @@ class DPMoments(_PaidTransformer):
         Whether ``transform`` also rotates, so that the released covariance becomes the identity.
     epsilon, delta, mu : float, optional
         Budget: 1.0 and 1e-6 by default, or ``mu``. Pure epsilon-DP is not offered.
-    ledger : Ledger, optional
-        Charged before noise is drawn.
-    random_state : None or int
-        For tests: a seeded fit is not private.
+    ledger, random_state : Ledger or None, int or None
+        The ledger is charged before noise is drawn; a seeded fit, for tests, is not private.
 
     Attributes
     ----------
@@ -272,10 +266,8 @@ class DPMoments(_PaidTransformer):
         Released moments in the units of the data; the covariance is positive definite.
     mean_std_ : array of shape (n_features,)
         Standard deviation of the noise in ``mean_``, exactly.
-    privacy_ : str
-        ``"paid"``.
-    certificate_ : PreprocessingCertificate
-        What was promised.
+    privacy_, certificate_ : str, PreprocessingCertificate
+        ``"paid"``, and the promise.
 
     Notes
     -----

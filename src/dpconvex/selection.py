@@ -25,7 +25,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_share
 from dpconvex.core.choices import Choices, repeat_and_select
 from dpconvex.engine.dask.partitions import is_partitioned
 from dpconvex.engine.sparse_rows import refuse_row_weights
@@ -336,8 +336,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         neighbors = getattr(self.estimator, "neighbors", "replace_one")
         nominal = getattr(self.estimator, "nominal_samples", None)
         total = resolve_samples(neighbors, nominal, n_samples, type(self.estimator).__name__)
-        allowed = "a number between 0 and 1"
-        share = check_number("validation_share", "DPSelect", self.validation_share, allowed, 0, 1, low_open=True)
+        share = check_share("validation_share", "DPSelect", self.validation_share)
         held = round(share * total)
         if not 1 <= held < total:
             raise ValueError(

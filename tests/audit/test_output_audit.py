@@ -76,7 +76,7 @@ def test_whole_release_survives():
 
 
 def test_a_certified_gap_is_paid_for():
-    """Ours, stopped at the same gap, at the clip_limit points the gap allows."""
+    """Ours, stopped at the same gap, at the farthest points the gap allows."""
     gap, claim = 0.05, ApproxDP(1.0, 1e-5)
     _, points, bounds = neighbours(gap)
     std = OutputPerturbation(gap=gap).certify(bounds, claim).noise["release"]["std"]

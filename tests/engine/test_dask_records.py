@@ -11,7 +11,7 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.table import DaskTable
 from dpconvex.losses import Logistic
-from dpconvex.objectives.weighted_slopes import WeightedSlope
+from dpconvex.objectives.empirical import WeightedSlope
 
 
 def test_influence_weights_survive_a_pass_with_others(monkeypatch):

@@ -15,7 +15,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.block_products import moved_gram, takes_sparse, weighted_gram
 from dpconvex.engine.sparse_rows import NonZeros, SparseRows, stack_rows
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.objectives.weighted_slopes import WeightedSlope
+from dpconvex.objectives.empirical import WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS = 23
@@ -69,7 +69,7 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         return weighted_gram(block, w), (w * y) @ block, moved_gram(block, w, step, theta)
 
     rng_steps = rng.normal(size=1000)
-    functions = [WeightedSlope(Logistic()), WeightedSlope(hinge, 0.1), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
+    functions = [WeightedSlope(Logistic()), WeightedSlope(hinge), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
     chosen = np.array([5, 899, 5, 14, 0, 441])
     for ours, theirs in (
         (whole[1], whole[0]),
@@ -105,7 +105,7 @@ def test_types_of_values_and_of_columns(dtype, indices):
     row_map = RowMap.from_bounds(COLUMNS, CONTAINS_ZERO)
     own, expected = SparseRows(X, y, row_map).mapped(), MemoryRows(X.toarray(), y, row_map).mapped()
     np.testing.assert_array_equal(own[0], expected[0])
-    assert SparseRows(X, y, row_map).nonzeros.dtype == dtype
+    assert SparseRows(X, y, row_map).raw.dtype == dtype
 
 
 def test_entries_of_one_place_are_added_before_they_are_clipped():
@@ -318,7 +318,7 @@ def test_row_weights_are_refused():
     _, rows = engines("contain 0")
     for ask in (
         lambda: rows.with_row_weights(object()),
-        lambda: SparseRows(rows.nonzeros, rows.targets, rows.row_map, row_weights=object()),
+        lambda: SparseRows(rows.raw, rows.targets, rows.row_map, row_weights=object()),
     ):
         with pytest.raises(TypeError, match=r"need dense ones\. Use X\.toarray\(\)"):
             ask()

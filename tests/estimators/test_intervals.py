@@ -162,7 +162,7 @@ def test_people_are_held_out_with_all_their_rows(monkeypatch):
     assert fitted.certificate_.unit == "one person"
     text = repr(fitted.summary())
     assert "500 held-out people" in text
-    assert f"{fitted.threshold_:.6g} beyond" in text
+    assert f"± {fitted.threshold_:.6g}" in text
     assert "one person" in text
     assert fitted.certificate_ == conformal.certify(2000, 2, groups=True)
     mixed = replace(fitted.certificate_, calibration=conformal.certify(2000, 2).calibration)

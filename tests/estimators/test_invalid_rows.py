@@ -12,7 +12,7 @@ from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor, DPTilt
 from dpconvex.engine import MemoryRows, RowMap, dense_rows
 from dpconvex.engine import summation as addition
 from dpconvex.estimators import linear as private_linear
-from dpconvex.objectives.weighted_slopes import WeightedSlope
+from dpconvex.objectives.empirical import WeightedSlope
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)

@@ -297,9 +297,9 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
         frame = replace(frame, norm_slack=1.0)
         vars(frame)["norm_upper_bound"] = bound
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]
-    placed, lengths = frame.place(block).copy(), frame.norms(block)
+    placed, lengths = frame.transform(block).copy(), frame.norms(block)
     for first in range(9):
         for last in (*range(first + 1, first + 20), 79, 80):
             fewer = block[first:last].copy()
-            np.testing.assert_array_equal(frame.place(fewer), placed[first:last])
+            np.testing.assert_array_equal(frame.transform(fewer), placed[first:last])
             np.testing.assert_array_equal(frame.norms(fewer), lengths[first:last])

@@ -81,16 +81,21 @@ PRODUCTS: dict[str, dict[str, str]] = {
     },
     "estimators/linear.py": {"X @ coef": "sparse rows and matrices of records: one after the other"},
     "losses/max_affine.py": {
+        "directions[:len(groups)] @ direction": PUBLIC,
         "limits @ normal": PUBLIC,
         "rays[0] @ rays[1]": PUBLIC,
         "limit @ along": PUBLIC,
         "limit @ origin": PUBLIC,
     },
-    "losses/max_affine.py": {"directions[:len(groups)] @ direction": PUBLIC},
     "losses/structured.py": {"differences @ axes[0]": PUBLIC},
     "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM},
     "mechanisms/dp_sgd.py": {"np.tensordot(slopes, matrices, axes=2)": SUM},
     "objectives/structured.py": {
+        "self.matrix @ theta": PUBLIC,
+        "slopes @ self.matrix": PUBLIC,
+        "self.matrix.T @ bends": PUBLIC,
+        "self.matrix.T @ bends @ self.matrix": PUBLIC,
+        "self.matrix @ shift": PUBLIC,
         "unit @ turned": ALONE,
         "turned @ unit": ALONE,
         "slopes(u, level).reshape(-1) @ rows": SUM,
@@ -111,17 +116,15 @@ PRODUCTS: dict[str, dict[str, str]] = {
     "smoothing/vector_convolution.py": {
         "directions.T @ bends": CERTIFIED,
         "directions.T @ bends @ directions": CERTIFIED,
-    },
-    "smoothing/moreau_envelopes.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
-    "smoothing/vector_convolution.py": {
         "weights @ (1.0 / factors)": PUBLIC,
         "weights @ factors": PUBLIC,
         "(slopes - shared) @ basis": PUBLIC,
         "directions @ inner.T": PUBLIC,
-        "inner @ way": PUBLIC,
+        "inner @ direction": PUBLIC,
         "basis @ hessian": CERTIFIED,
         "basis @ hessian @ basis.T": CERTIFIED,
     },
+    "smoothing/moreau_envelopes.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
 }
 
 

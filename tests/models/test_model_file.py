@@ -112,19 +112,6 @@ def test_feature_names_are_kept_and_checked(path):
     np.testing.assert_array_equal(load_model(path).predict(table.select("b", "a", "c")), expected)
 
 
-def test_files_that_list_names_of_columns_only_can_still_be_read(path):
-    polars = pytest.importorskip("polars")
-    table = polars.DataFrame(X, schema=["a", "b", "job=x"])
-    model = DPQuantileRegressor(feature_bounds=([0, 0, 0], [10, 10, 1])).fit(table, Y)
-    save_model(model, path)
-    content = json.loads(path.read_text())
-    content["columns"] = {"features": ["a", "b"], "categories": {"job": ["x"]}, "target": "y"}
-    path.write_text(json.dumps(content))
-    schema = read_model(path).schema
-    assert schema.names == ["a", "b", "job=x"]
-    assert schema.feature_bounds == ([0, 0, 0], [10, 10, 1])
-
-
 def test_objects_of_the_user_are_omitted_and_the_rest_is_still_checked(path):
     from dpconvex.mechanisms import ObjectivePerturbation
 

@@ -164,7 +164,8 @@ def test_totals_that_do_not_follow_from_the_records_are_noticed_by_a_check(path)
 
 
 @pytest.mark.parametrize(
-    ("name", "forged"), [("before_gaussian", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("before_gaussian", [1.0, 0.0])]
+    ("name", "forged"),
+    [("before_gaussian", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("before_gaussian", [1.0, 0.0])],
 )
 def test_totals_that_only_sum_up_to_those_of_the_records_are_noticed_by_a_check(path, name, forged):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)

@@ -292,7 +292,7 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
             ("sensitivity", 0.99 * term["sensitivity"]),
             ("releases", 4 * term["releases"]),
             ("record_bound", 1.01 * term["record_bound"]),
-            ("kind", "mean"),
+            ("query", "mean"),
         ):
             forged = copy.deepcopy(tree)
             forged["noise"][phase][field] = value

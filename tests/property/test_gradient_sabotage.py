@@ -82,7 +82,7 @@ def sabotage_release(monkeypatch):
 
     def unpaid(self, phi, scale, level):
         shift, unsure, _ = honest(self, phi, scale, level)
-        theta, rows = self.frame.to_rows(phi), self.rows._rows
+        theta, rows = self.frame.row_coefficients(phi), self.rows._rows
         (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return shift, unsure, float(min(1.0, max(1e-2, total / rows.n_rows)))
 
@@ -155,7 +155,7 @@ def sabotage_mean_row(monkeypatch):
         honest(self)
         rows = self.rows._rows
         (total,) = rows.combine(np.zeros(rows.dim), lambda y, z, w: (w,))
-        return self.frame.of_sum(total) / self.mass
+        return self.frame.transform_sum(total) / self.mass
 
     monkeypatch.setattr(SeveralQuantiles, "_release_mean_row", unpaid)
 

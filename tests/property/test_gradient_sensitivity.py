@@ -69,7 +69,7 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
         for chosen in (slice(0, n), kept):
             rows = MemoryRows(X[chosen], y[chosen], row_map, threads=1)
             handle = silent_rows(rows, bounds, gradients=query)
-            theta = frame.to_rows(phi)
+            theta = frame.row_coefficients(phi)
             sums.append(handle.slope_sum("gradients", theta, slope, frame, 1.7) / 1.7)
         change = np.linalg.norm(sums[0] - sums[1])
         assert change <= query.sensitivity(bounds) * (1 + 1e-12)

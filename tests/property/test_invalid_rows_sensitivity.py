@@ -17,7 +17,7 @@ from test_auc_sensitivity import LOSSES, PLACES, SLOPES, Replay
 
 from dpconvex.core.queries import Query, Statistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.dask.partitions import CleanTargets, numbers_or_missing
 from dpconvex.engine.dask.table import DaskTable
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.losses import Logistic, PairLogistic
@@ -55,7 +55,7 @@ def in_partitions(y, votes):
     da = pytest.importorskip("dask.array")
     table = DaskTable(
         da.zeros((len(y), 1), chunks=(2, 1)), da.from_array(np.array(y), chunks=2), "test",
-        clean=Clean(numbers_or_missing),
+        clean=CleanTargets(numbers_or_missing),
     )  # fmt: skip
     return table.rows(RowMap(1, 1.0), row_weights=votes)
 

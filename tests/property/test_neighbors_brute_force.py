@@ -344,7 +344,7 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     sums = [pack_symmetric(handle.second_moments("moments", frame, 0.7)) for handle in handles]
     ratios.see("moments", np.linalg.norm(sums[0] - sums[1]), noise["moments"]["sensitivity"])
     for phi, width in points:
-        smooth, theta = convolve(loss, LogisticKernel(), width), frame.to_rows(phi)
+        smooth, theta = convolve(loss, LogisticKernel(), width), frame.row_coefficients(phi)
         for name, offset in (("rough gradients", sum(loss.slope_range) / 2), ("gradients", 0)):
             slope = Slope(smooth, offset)
             sums = [h.slope_sum(name, theta, slope, frame, size) / size for h in handles]

@@ -378,7 +378,9 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
         X, y, names, _ = joined([persons[i] for i in chosen], chosen)
         tags = person_tags(names)
         count, shares = equal_person_weights(tags)
-        rows = MemoryRows(X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_to_grid(shares, 3), count, tags))
+        rows = MemoryRows(
+            X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_to_grid(shares, 3), count, tags)
+        )
         return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
 
     moved = 3 * (objective([0, 1, 2]).gradient(theta) - objective([0, 1, 3]).gradient(theta))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drawn_records import drawn_records
+from brute_force import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawn_records import drawn_records
+from brute_force import certified, check_move, drawn_records, minimiser, numeric_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,14 +44,11 @@ def cases(draw):
 
 
 def facts(loss, n, d, row_norm, adversary, neighbors="replace_one"):
-    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm)
-    bounds = RobustBounds(n, d, loss, row_norm, row_map.max_norm, neighbors=neighbors, **adversary)
-    return row_map, OutputPerturbation().certify(bounds, GaussianDP(1.0))
+    return certified(RobustBounds, loss, n, d, row_norm, neighbors=neighbors, **adversary)
 
 
-def objective(X, y, row_map, loss, adversary, n=None):
-    rows = MemoryRows(X, y, row_map, threads=1)
-    return AdversarialResidualObjective(rows, loss, divisor=n, **adversary)
+def objective(X, y, row_map, loss, adversary):
+    return AdversarialResidualObjective(MemoryRows(X, y, row_map, threads=1), loss, **adversary)
 
 
 @PROFILE
@@ -60,12 +57,7 @@ def test_no_neighbour_beats_the_bound(case, added):
     loss, X, y, adversary, row_norm = case
     n, relation = len(X) - 1, "add_or_remove_one" if added else "replace_one"
     row_map, certificate = facts(loss, n, X.shape[1], row_norm, adversary, relation)
-    points = [
-        OutputPerturbation().minimise(objective(X[part], y[part], row_map, loss, adversary, n), certificate)
-        for part in (slice(None) if added else slice(0, n), slice(1, n + 1))
-    ]  # fmt: skip
-    moved = np.linalg.norm(points[0] - points[1])
-    assert moved <= certificate.noise["release"]["std"] * (1 + 1e-9)
+    check_move(X, y, row_map, certificate)
 
 
 @PROFILE
@@ -107,9 +99,7 @@ def test_values_are_the_worst_case_and_derivatives_are_theirs(case, seed):
     found = F.value(theta) - 0.5 * adversary["alpha"] * theta @ theta
     slack = width * np.log(2) + loss.lipschitz * radius * width * 8 * (d + 2)
     assert worst - slack <= found <= worst + slack
-    step = 1e-6
-    numeric = [(F.value(theta + step * e) - F.value(theta - step * e)) / (2 * step) for e in np.eye(F.dim)]  # fmt: skip
-    assert F.gradient(theta) == pytest.approx(numeric, abs=1e-5 * (1 + 1 / width))
+    assert F.gradient(theta) == pytest.approx(numeric_gradient(F, theta), abs=1e-5 * (1 + 1 / width))
     eigenvalues = np.linalg.eigvalsh(F.hessian(theta))
     assert adversary["alpha"] - 1e-6 * (1 + abs(eigenvalues[-1])) <= eigenvalues[0]
     assert eigenvalues[-1] <= (certificate.bounds.smoothness + adversary["alpha"]) * (1 + 1e-9)
@@ -135,8 +125,7 @@ def test_opposite_targets_attain_the_bound(norm):
     X, y, points = np.ones((n, 2)), np.full(n, 0.9), []
     for first in (1.0, -1.0):
         y[0] = first
-        F = objective(X, y, row_map, Huber(0.05), adversary)
-        points.append(OutputPerturbation().minimise(F, certificate))
+        points.append(minimiser(X, y, row_map, certificate))
     ratio = np.linalg.norm(points[0] - points[1]) / certificate.bounds.minimiser_sensitivity()
     assert 0.98 <= ratio <= 1
 

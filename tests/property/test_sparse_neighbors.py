@@ -67,7 +67,7 @@ def changes(seed, relation, lead, excludes, stretch):
         first, second = (np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours)
         found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
-    size, theta = COLUMNS + lead, frame.to_rows(phi)
+    size, theta = COLUMNS + lead, frame.row_coefficients(phi)
     see("columns", Query.histograms(33, COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
     see("moments", Query.moments(size), lambda h: pack_symmetric(h.second_moments("asked", frame, 0.7)))
     lengths = Statistic("length", coordinates=frame)

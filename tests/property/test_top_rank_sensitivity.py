@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from brute_force import numeric_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,9 +99,7 @@ def test_value_is_the_printed_one_and_derivatives_are_its(case):
     gap = public["width"] * (1 + np.log(2 + len(X) / top)) * public["loss"].lipschitz
     found = F.value(theta) - 0.5 * public["alpha"] * theta @ theta
     assert exact - 1e-9 <= found <= exact + gap
-    step = 1e-6
-    numeric = [(F.value(theta + step * e) - F.value(theta - step * e)) / (2 * step) for e in np.eye(F.dim)]  # fmt: skip
-    assert F.gradient(theta) == pytest.approx(numeric, abs=1e-6 / public["width"])
+    assert F.gradient(theta) == pytest.approx(numeric_gradient(F, theta), abs=1e-6 / public["width"])
     eigenvalues = np.linalg.eigvalsh(F.hessian(theta))
     assert public["alpha"] * (1 - 1e-6) <= eigenvalues[0]
     assert eigenvalues[-1] <= (bounds.smoothness + public["alpha"]) * (1 + 1e-9)

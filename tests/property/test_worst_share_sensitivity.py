@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from drawn_records import drawn_records
+from brute_force import certified, check_move, drawn_records, minimiser, numeric_gradient, objective_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine import MemoryRows
 from dpconvex.losses import Hinge, Huber, Logistic
-from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.objectives import WorstShareObjective
-from dpconvex.privacy import GaussianDP, WorstShareBounds
+from dpconvex.privacy import WorstShareBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 
 PROFILE = settings(max_examples=50, derandomize=True, deadline=None)
@@ -19,23 +17,7 @@ LOSSES = [Logistic(), Huber(0.3), Huber(2.0), convolve(Hinge(), LogisticKernel()
 
 
 def facts(loss, n, d, alpha, row_norm=1.0, fit_intercept=True, **own):
-    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm, fit_intercept)
-    bounds = WorstShareBounds(n, d, loss, row_norm, row_map.max_norm, fit_intercept, alpha, **own)
-    return row_map, OutputPerturbation().certify(bounds, GaussianDP(1.0))
-
-
-def objective(X, y, row_map, bounds):
-    rows = MemoryRows(X, y, row_map, threads=1)
-    share, width = bounds.share, bounds.width
-    return WorstShareObjective(rows, bounds.loss, bounds.alpha, share, width, bounds.n_samples)
-
-
-def minimiser(X, y, row_map, certificate):
-    """What noise is added to; an empty data set has the minimiser 0."""
-    bounds = certificate.bounds
-    if len(X) == 0:
-        return np.zeros(bounds.dimension)
-    return OutputPerturbation().minimise(objective(X, y, row_map, bounds), certificate)
+    return certified(WorstShareBounds, loss, n, d, row_norm, fit_intercept, alpha=alpha, **own)
 
 
 @st.composite
@@ -54,8 +36,7 @@ def test_replace_one_never_beats_the_bound(case):
     n = len(X) - 1
     share = max(1 / n, part)
     row_map, certificate = facts(loss, n, X.shape[1], alpha, row_norm, share=share, width=width)
-    moved = minimiser(X[:-1], y[:-1], row_map, certificate) - minimiser(X[1:], y[1:], row_map, certificate)
-    assert np.linalg.norm(moved) <= certificate.noise["release"]["std"] * (1 + 1e-9)
+    check_move(X, y, row_map, certificate)
 
 
 @PROFILE
@@ -67,8 +48,7 @@ def test_add_or_remove_one_never_beats_the_bound(case, nominal):
         loss, nominal, X.shape[1], alpha, row_norm,
         share=share, width=width, neighbors="add_or_remove_one",
     )  # fmt: skip
-    moved = minimiser(X, y, row_map, certificate) - minimiser(X[1:], y[1:], row_map, certificate)
-    assert np.linalg.norm(moved) <= certificate.noise["release"]["std"] * (1 + 1e-9)
+    check_move(X, y, row_map, certificate)
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (1000, 0.05)])
@@ -97,15 +77,13 @@ def test_it_is_the_mean_of_the_worst(case, seed):
     worst = max(1, round(part * n))
     row_map, certificate = facts(loss, n, X.shape[1], alpha, row_norm, share=worst / n, width=width)
     bounds = certificate.bounds
-    F = objective(X, y, row_map, bounds)
+    F = objective_of(bounds, X, y, row_map)
     theta = np.random.default_rng(seed).normal(size=F.dim)
     block, target, weight = MemoryRows(X, y, row_map).mapped()
     losses = np.sort(weight * loss.value(np.clip(target, -1, 1), block @ theta))[::-1]
     kinked = losses[:worst].mean() + 0.5 * alpha * theta @ theta
     assert -1e-12 <= F.value(theta) - kinked <= bounds.approximation_gap * (1 + 1e-9) + 1e-12
-    step = 1e-6
-    slopes = [(F.value(theta + step * e) - F.value(theta - step * e)) / (2 * step) for e in np.eye(F.dim)]  # fmt: skip
-    assert F.gradient(theta) == pytest.approx(slopes, abs=1e-5 + 1e-8 / width)
+    assert F.gradient(theta) == pytest.approx(numeric_gradient(F, theta), abs=1e-5 + 1e-8 / width)
     eigenvalues = np.linalg.eigvalsh(F.hessian(theta))
     assert alpha * (1 - 1e-6) <= eigenvalues[0]
     assert eigenvalues[-1] <= (bounds.smoothness + alpha) * (1 + 1e-9)

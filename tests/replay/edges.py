@@ -14,9 +14,9 @@ import numpy as np
 
 from dpconvex.engine import dense_kernels
 from dpconvex.engine.block_products import row_margins
-from dpconvex.engine.dense_rows import ArrayRows
+from dpconvex.engine.dense_rows import MemoryRows
 
-_PRODUCTS, _COUNTER = dense_kernels.row_products, ArrayRows.counter
+_PRODUCTS, _COUNTER = dense_kernels.vector_products, MemoryRows.counter
 
 
 class Deaf:
@@ -49,7 +49,10 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
 
         return count
 
-    with mock.patch.object(mapping, "row_products", products), mock.patch.object(ArrayRows, "counter", counter):
+    with (
+        mock.patch.object(dense_kernels, "vector_products", products),
+        mock.patch.object(MemoryRows, "counter", counter),
+    ):
         yield found
 
 

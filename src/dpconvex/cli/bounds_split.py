@@ -34,7 +34,7 @@ _HEAD = """\
 # a column that is not named is not used. missing = "indicator" gives a column more, missing =
 # {value = ...} puts a public value in its place, missing = "row" makes the row invalid (see
 # --invalid-rows).
-# To sort the columns, every value of the file was looked at: a single record can move a column to
+# To sort the columns, every value of the file was read: a single record can move a column to
 # another table, and no budget covers that. No value is shown. Do not publish this template.
 # Filled in, `dpconvex bounds check` counts what it cannot read, before a fit is paid for.
 """

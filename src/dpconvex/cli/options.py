@@ -40,7 +40,8 @@ class Task:
         """The estimator's class."""
         import dpconvex
 
-        return getattr(dpconvex, self.estimator)
+        kind: type[Model] = getattr(dpconvex, self.estimator)
+        return kind
 
     @property
     def parameters(self) -> set[str]:

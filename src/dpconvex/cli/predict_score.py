@@ -142,7 +142,7 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
     for column in found.values():
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             raise InputError("The model's coefficients are so large that predictions overflow.")
-    # Predictions of valid rows go to their places; the others are null.
+    # Rows that are not valid get null.
     picked, mask = pl.Series(np.maximum(np.cumsum(valid) - 1, 0)), pl.Series(valid)
     empty = pl.Series([None] * len(valid))
     return pl.DataFrame(

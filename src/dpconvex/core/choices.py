@@ -109,7 +109,7 @@ def loss_scores(
     unit = bounds.lipschitz * radius
     squares = np.square(candidates).sum(axis=1) - float(centre @ centre)
     penalty = bounds.n_samples * bounds.alpha / 2 * squares * (SCORE_GRID / unit)
-    scores = -np.rint(np.clip(penalty, -(2.0**61), 2.0**61)).astype(np.int64)
+    scores: NDArray[np.int64] = -np.rint(np.clip(penalty, -(2.0**61), 2.0**61)).astype(np.int64)
     step = max(1, _WORK // max(1, len(candidates)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)

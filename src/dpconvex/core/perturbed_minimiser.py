@@ -114,8 +114,8 @@ class PerturbedMinimiser:
             self._objective = pairs.with_rows(lambda block: shorten_rows(block, unit), 1.0)
         else:
             self._objective = pairs.with_rows(lambda block: block / unit, longest / unit)
-        self._unit = unit
-        return unit
+        self._unit = float(unit)
+        return self._unit
 
 
 def exact_minimiser(
@@ -275,9 +275,9 @@ def mean_of_pass(
 
     theta, total = start.copy(), np.zeros_like(start)
     compiled = compile_slope(loss)
-    few = block_rows(start.size)  # at a time: mapped rows may have far more numbers than given ones
-    for first in range(0, chosen.size, few):
-        records = rows.one_row_each(chosen[first : first + few], generator).mapped()
+    size = block_rows(start.size)  # at a time: mapped rows may have far more numbers than given ones
+    for first in range(0, chosen.size, size):
+        records = rows.one_row_each(chosen[first : first + size], generator).mapped()
         if compiled is not None:
             order = np.arange(len(records[1]))
             run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)

@@ -305,7 +305,7 @@ class Factor:
             return np.where(np.abs(y - z) <= self.width, np.sqrt(w), 0.0)
         if self.kind == "slope":
             return np.asarray(w * self.loss.gradient(y, z) / self.loss.lipschitz)
-        return np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness)
+        return np.asarray(np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness))
 
 
 def registered_slope(slope: Slope, stated: object) -> Slope:

@@ -63,7 +63,7 @@ class Coordinates:
         """h, what the constant column becomes."""
         return float(self.matrix.flat[0])
 
-    def place(self, block: Array) -> Array:
+    def transform(self, block: Array) -> Array:
         """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
         placed = scratch(*block.shape)
         if self.diagonal is not None:
@@ -75,17 +75,17 @@ class Coordinates:
         if self.norm_upper_bound is not None:
             return self.norm_upper_bound.norms(block, self.lead)
         if self.diagonal is None:
-            return row_norms(self.place(block), 0.0 if self.lead else self.constant_norm)
+            return row_norms(self.transform(block), 0.0 if self.lead else self.constant_norm)
         slopes = self.diagonal[self.lead :]
         squares = _scaled_squares(block, self.lead, np.zeros(slopes.size), slopes)
         constant = self.constant if self.lead else self.constant_norm
         return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * _round_up(block.shape[1]))
 
-    def to_rows(self, phi: Array) -> Array:
+    def row_coefficients(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
         return (self.matrix * phi.T).T if self.matrix.ndim == 1 else self.matrix.T @ phi
 
-    def of_sum(self, total: Array) -> Array:
+    def transform_sum(self, total: Array) -> Array:
         """Return a sum of multiples of rows in these coordinates."""
         return self.matrix * total if self.matrix.ndim == 1 else self.matrix @ total
 
@@ -105,10 +105,10 @@ class RowNorms:
         return rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
 
 
-def row_norms(placed: Array, constant: float = 0.0) -> Array:
-    """Return ``sqrt(constant^2 + ||u||^2)`` of placed rows, rounded up."""
-    squares = constant**2 + row_squares(placed) + UNDERFLOW
-    return np.asarray(np.sqrt(squares) * _round_up(placed.shape[1]))
+def row_norms(rows: Array, constant: float = 0.0) -> Array:
+    """Return ``sqrt(constant^2 + ||u||^2)`` of transformed rows, rounded up."""
+    squares = constant**2 + row_squares(rows) + UNDERFLOW
+    return np.asarray(np.sqrt(squares) * _round_up(rows.shape[1]))
 
 
 def shorten_rows(block: Array, radius: float) -> Array:

@@ -249,7 +249,7 @@ class PrivateRows:
         if slope.loss is not None and slope.loss.kind == "margin":
             rows = rows.with_labels()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)
-        exact = frame.of_sum(np.asarray(total)) / unit
+        exact = frame.transform_sum(np.asarray(total)) / unit
         return self._answers.release(term, exact) * unit
 
     @_question
@@ -478,11 +478,11 @@ def _row_weights(w: Array, v: Array | None) -> Array:
 
 
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return the weighted sum of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
+    """Return the weighted sum of ``u u^T`` of transformed rows ``u = (1, x) / radius``, shortened to length 1."""
 
     @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        shortened = frame.place(block)
+        shortened = frame.transform(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = row_norms(shortened, 0.0 if frame.lead else frame.constant_norm)
         factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
@@ -497,14 +497,14 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
 
 
 def _product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: Factor) -> Array:
-    """Return the weighted sum of ``f^2 u u^T / radius^2`` of placed rows u.
+    """Return the weighted sum of ``f^2 u u^T / radius^2`` of transformed rows u.
 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.
     """
 
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         factors = np.nan_to_num(factor(y, row_margins(block, theta), w))
-        vectors = frame.place(block)
+        vectors = frame.transform(block)
         factors = np.minimum(np.abs(factors) / radius, 1 / row_norms(vectors))
         vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (vectors.T @ vectors,)

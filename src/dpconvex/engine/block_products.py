@@ -92,13 +92,6 @@ class CompensatedSum:
     Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term passes through the
     rounding of its product and of the final result; all others together count less than one as long as no term passes
     through more than 2^25 additions.
-
-    Parameters
-    ----------
-    multiples : array of shape (rows,)
-        The m.
-    block : array of shape (rows, dim)
-        The x.
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:

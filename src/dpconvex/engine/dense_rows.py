@@ -214,11 +214,6 @@ class MemoryRows:
         return self._raw if self.indices is None else self._raw[self.indices]
 
     @property
-    def source(self) -> RawRows:
-        """Memory in which the rows lie, among others that were given."""
-        return self._raw
-
-    @property
     def weights(self) -> Array:
         """The influence weights of all rows."""
         if self._given_weights is None:
@@ -233,19 +228,11 @@ class MemoryRows:
     # Sums.
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over all blocks of rows.
+        """Add ``function(block, y, w)`` over all blocks of rows, in several threads.
 
-        Parameters
-        ----------
-        function : callable
-            Takes a mapped block of shape (rows, dim), its targets and its weights, none of which it may change or keep,
-            and returns a tuple of new arrays or numbers. It runs in several threads. Weights are those of the row map
-            times row weights, or as they were given.
-
-        Returns
-        -------
-        tuple
-            The sums, in float64.
+        The function takes a mapped block of shape (rows, dim), its targets and its weights, none of which it may change
+        or keep, and returns a tuple of new arrays or numbers. Weights are those of the row map times row weights, or
+        as they were given.
         """
         if self.row_weights is None or self.own_weights:
             return self.sum_weighted(lambda block, y, w, v: function(block, y, w))
@@ -267,21 +254,11 @@ class MemoryRows:
         return self.sum_runs(lambda span: accumulate(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
-        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
+        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins ``z_i = x~_i . theta``.
 
-        Parameters
-        ----------
-        theta : array of shape (dim,)
-            Coefficients that define the margins ``z_i = x~_i . theta``.
-        function : callable
-            Takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further numbers
-            or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
-            multiples are taken times row weights.
-
-        Returns
-        -------
-        tuple
-            ``sum_i m_i x~_i`` and the further sums.
+        The function takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further
+        numbers or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
+        multiples are taken times row weights.
         """
 
         def part(block: Array, y: Array, w: Array) -> Sums:

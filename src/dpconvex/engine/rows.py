@@ -55,10 +55,9 @@ class SourceChangedError(EngineError):
 class RowMap:
     """Map raw rows to bounded rows ``x~ = (1, x)`` with influence weights, from public facts.
 
-    ``x = (clip(raw, low, high) - shift) * scale``, then with ``U = row_norm``:
-    ``influence="weight"`` keeps x and weights the record's whole loss by ``w = min(1, U/||x||)``;
-    ``influence="shorten"`` replaces x by ``x * min(1, U/||x||)`` and has ``w = 1``. The constant
-    column stands in front and does not count in ``||x||``.
+    ``x = (clip(raw, low, high) - shift) * scale``, then with ``U = row_norm``: ``influence="weight"`` keeps x and
+    weights the record's whole loss by ``w = min(1, U/||x||)``; ``influence="shorten"`` replaces x by
+    ``x * min(1, U/||x||)`` and has ``w = 1``. The constant column stands in front and does not count in ``||x||``.
 
     Parameters
     ----------
@@ -136,25 +135,10 @@ class RowMap:
     ) -> RowMap:
         """Build the map from public feature bounds.
 
-        A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero);
-        the others are centred to [-1, 1]; a column of width zero is mapped to 0. Without bounds
-        nothing is clipped and long rows are shortened.
-
-        Parameters
-        ----------
-        n_features : int
-            Number of raw columns.
-        feature_bounds : pair (low, high) or None
-            Scalars or one value per column.
-        row_norm : float, optional
-            The influence bound U; ``sqrt(n_features)`` with bounds and 1 without by default.
-        fit_intercept : bool, default=True
-            Whether a constant column is put in front.
-
-        Returns
-        -------
-        RowMap
-            With ``influence="weight"`` if bounds are given, else ``"shorten"``.
+        A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the others are centred
+        to [-1, 1]; a column of width zero is mapped to 0. Long rows are weighted, and `row_norm` is
+        ``sqrt(n_features)`` by default. Without bounds nothing is clipped, long rows are shortened, and `row_norm` is 1
+        by default.
         """
         if feature_bounds is None:
             return cls(n_features, 1.0 if row_norm is None else row_norm, fit_intercept)
@@ -175,9 +159,8 @@ class RowMap:
         """
         if self.low is not None:
             return self
-        most = tuple([clip_limit * self.row_norm] * self.n_features)
-        least = tuple(-bound for bound in most)
-        return replace(self, influence="weight", low=least, high=most)
+        limits = (clip_limit * self.row_norm,) * self.n_features
+        return replace(self, influence="weight", low=tuple(-limit for limit in limits), high=limits)
 
     @property
     def dim(self) -> int:

@@ -58,16 +58,8 @@ def affine_map(matrix: Array, lead: int, base: Array) -> tuple[Array, Array]:
 class MomentSums:
     """Sums ``high + low`` of ``a a^T``, rows ``a = f (1, d)`` without their base, on and below the diagonal.
 
-    Engines add what parts of the rows return with ``+=``; here that keeps what an addition rounds away.
-
-    Parameters
-    ----------
-    high, low : array of shape (1 + columns, 1 + columns)
-        The unevaluated sum.
-    base : array
-        What was left out of rows, or empty.
-    lead : int
-        1 if rows have a constant, else 0.
+    Engines add what parts of the rows return with ``+=``; here that keeps what an addition rounds away. `base` is what
+    was left out of rows, or empty; `lead` is 1 if rows have a constant, else 0.
     """
 
     def __init__(self, high: Array, low: Array, base: Array, lead: int) -> None:
@@ -79,14 +71,9 @@ class MomentSums:
         return self
 
     def mapped(self, matrix: Array, n_rows: int) -> Array:
-        """Return ``sum f^2 (M x~) (M x~)^T`` to the digits that a sum of so many vectors of length 1 would have.
+        """Return ``sum f^2 (M x~) (M x~)^T``, M a matrix or its diagonal.
 
-        Parameters
-        ----------
-        matrix : array of shape (dim, dim) or (dim,)
-            M, or its diagonal.
-        n_rows : int
-            Number of rows.
+        To the digits that a sum of so many vectors of length 1 would have.
         """
         high, low = (np.tril(part) + np.tril(part, -1).T for part in (self.high, self.low))
         if matrix.ndim == 1 and not self.base.size:

@@ -28,6 +28,7 @@ _NOTHING = np.empty(0)
 _ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
 _PIECE = 16  # blocks at a time, where rows are needed with all their zeros
 _RUNS = 16  # sums of vectors that are added
+_MANY_ROWS = 4096  # at a time where nothing but multiples of rows is summed, which loses nothing
 _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many columns at most
 
 
@@ -223,11 +224,6 @@ class SparseRows(MemoryRows):
         self.small = False  # zeros are not worth being cached
 
     @property
-    def nonzeros(self) -> NonZeros:
-        """Memory in which the rows lie."""
-        return self._raw
-
-    @property
     def weights(self) -> Array:
         """The influence weights of all rows."""
         return self._weights_of(slice(None)) if self._given_weights is None else self._given_weights
@@ -284,13 +280,15 @@ class SparseRows(MemoryRows):
         margins = Margins(self, theta)
 
         def run(span: tuple[int, int]) -> Partial:
-            total, extras = RowSum(self), []
-            for index in range(*span):
-                rows = self._span((index, index + 1))
+            total, extras, size = RowSum(self), [], self.block_rows
+            rows, stop = self._span((span[0], span[0] + 1)), self._span(span).stop
+            while rows.start < stop or not extras:  # no rows are one empty block
                 block = self._block(rows)
                 multiples, *extra = function(self.targets[rows], margins(block), self._weights_of(rows))
                 total.add(block, multiples)
                 extras.append(extra)
+                size = size if extra else max(size, _MANY_ROWS)
+                rows = slice(rows.stop, min(rows.stop + size, stop))
             return [total.value, *accumulate(extras)]
 
         return self.sum_runs(run)
@@ -372,13 +370,8 @@ class SparseRows(MemoryRows):
     def lengths(self, matrix: Array) -> Array:
         """Return bounds from above of ``||M x~_i||``, with 1 for the constant if rows have none; inf for weights of 0.
 
-        ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``. Its rounding error is at most
-        ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
-
-        Parameters
-        ----------
-        matrix : array of shape (dim, dim) or (dim,)
-            M, or its diagonal.
+        ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``, M a matrix or its diagonal. Its rounding
+        error is at most ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
         """
         from dpconvex.engine.sparse_kernels import diagonal_lengths, quadratic_lengths
 

@@ -1,4 +1,4 @@
-"""Worker threads for sums over rows, and BLAS kept to one thread inside them."""
+"""Worker threads for sums over rows, with BLAS limited to one thread inside them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = ["available_cores", "borrowed", "in_threads", "scratch", "single_threaded_blas", "surely_finite"]
-
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,7 +55,7 @@ _WORTH_THREADS = 1 << 22  # numbers
 def surely_finite(array: object) -> bool:
     """Return whether a large array of floats has a finite sum, and so neither NaN nor infinities; blocks in threads.
 
-    False says nothing: small arrays and others are left to those who look at values one by one.
+    False says nothing: small arrays and others are left to checks of single values.
     """
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
         return False
@@ -90,17 +87,17 @@ def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
 def borrowed(size: int) -> Iterator[npt.NDArray[np.float64]]:
     """Lend an array of so many numbers, which nobody else has until it is given back; its content is undefined.
 
-    It is kept for whoever asks next in this thread, for the same reason as `scratch`.
+    It then serves whoever asks next in this thread, for the same reason as `scratch`.
     """
-    kept: list[npt.NDArray[np.float64]] = _local.__dict__.setdefault("kept", [])
-    buffer = kept.pop() if kept else np.empty(size)
+    free: list[npt.NDArray[np.float64]] = _local.__dict__.setdefault("free", [])
+    buffer = free.pop() if free else np.empty(size)
     if not size <= buffer.size <= 4 * size:
         buffer = np.empty(size)
     try:
         yield buffer[:size]
     finally:
-        if not kept:
-            kept.append(buffer)
+        if not free:
+            free.append(buffer)
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from dpconvex.engine.dask.partitions import Clean
+from dpconvex.engine.dask.partitions import CleanTargets
 from dpconvex.estimators.linear import PrivateLinearModel, WithIntervals, kept_share_facts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PublicFacts, StatedSettings
@@ -98,14 +98,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        n_samples, n_features : int
-            Shape of the data, with the number of people for that of rows with ``groups=True``; the number of rows gives
-            way to ``nominal_samples`` under add-or-remove-one.
+        n_samples, n_features, groups, sample_weight
+            As in :meth:`DPQuantileRegressor.certify`.
         n_classes : int, optional
             Number of classes, by default that of ``classes``, or 2; more than two are fitted one against the rest,
             sharing the budget.
-        groups, sample_weight : bool, default=False
-            Whether the fit will be given identifiers of people, and weights.
         """
         records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features, count_expected_classes(self, n_classes)).certificate
@@ -135,7 +132,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if ignores_invalid(self) and declared is not None:
             check_label_type(y, declared, owner)
             self.classes_ = declared
-            clean = Clean(LabelPositions(tuple(declared.tolist())))
+            clean = CleanTargets(LabelPositions(tuple(declared.tolist())))
             X, y = read_training(self, X, y, clean, least_rows(self.neighbors))
             positive = np.arange(len(declared))  # labels are positions now
         else:
@@ -168,7 +165,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
-        facts = [("classes", f"{parameters['n_classes']}, label set {parameters['label_set']}")]
+        facts = [("classes", str(parameters["n_classes"]))]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
         return [*facts, *kept_share_facts(self.released_)]

@@ -14,9 +14,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_share
 from dpconvex.engine import RowMap
-from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.dask.partitions import CleanTargets, numbers_or_missing
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import estimator
@@ -136,7 +136,7 @@ class PrivateLinearModel(PrivateModel):
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        clean = Clean(numbers_or_missing) if ignores_invalid(self) else None
+        clean = CleanTargets(numbers_or_missing) if ignores_invalid(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [as_numbers(y)], X.shape
 
@@ -366,7 +366,7 @@ class WithIntervals(PrivateLinearModel):
         """
         check_is_fitted(self)
         owner = type(self).__name__
-        level = check_number("level", owner, level, "a number between 0 and 1", 0, 1, low_open=True)
+        level = check_share("level", owner, level)
         spread = coefficient_spread(self)
         if spread is None:
             raise ValueError(

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.engine.dask.partitions import Clean, is_partitioned, numbers_or_missing
+from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.quantile import PrivateQuantileModel
@@ -126,13 +126,10 @@ class DPNewsvendor(PrivateQuantileModel):
 
         Parameters
         ----------
-        n_samples, n_features : int
-            Shape of the data, with the number of people for that of rows with ``groups=True``; the number of rows gives
-            way to ``nominal_samples`` under add-or-remove-one.
+        n_samples, n_features, groups, sample_weight
+            As in :meth:`DPQuantileRegressor.certify`.
         n_products : int, optional
             Number of columns of y, where it is a table; by default that of the costs, if they are sequences.
-        groups, sample_weight : bool, default=False
-            Whether the fit will be given identifiers of people, and weights.
         """
         records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features, n_products).certificate
@@ -161,7 +158,7 @@ class DPNewsvendor(PrivateQuantileModel):
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = Clean(numbers_or_missing) if ignores_invalid(self) else None
+        clean = CleanTargets(numbers_or_missing) if ignores_invalid(self) else None
         found, least = [], least_rows(self.neighbors)
         for column in np.asarray(y).T:
             rows, target = read_training(self, X, column, clean, least, y_numeric=True)

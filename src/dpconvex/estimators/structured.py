@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
-from dpconvex.engine.dask.partitions import loosen
+from dpconvex.engine.dask.partitions import objects_to_numbers
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.linear import finite_predictions
 from dpconvex.estimators.parameters import estimator
@@ -231,7 +231,7 @@ def read_numbers(
     try:
         kind = np.asarray(data)
         if not finite:
-            kind = loosen(kind)
+            kind = objects_to_numbers(kind)
         if kind.dtype.kind not in "fiub":
             raise TypeError(problem)
         with np.errstate(all="ignore"):

@@ -101,7 +101,7 @@ class Rounds:
         if part is not None:
             rows, share = self.rows.part(part), part / self.n
         unit = self.frame.median_row_norm * loss.unit
-        total = rows.slope_sum(name, self.frame.to_rows(phi), loss.slope, self.frame, unit)
+        total = rows.slope_sum(name, self.frame.row_coefficients(phi), loss.slope, self.frame, unit)
         gradient = total / (self.mass * share)
         if constant is not None:
             gradient = gradient + constant
@@ -196,7 +196,7 @@ class Rounds:
     def _release_curvature(self, phi: Array, loss: LocalLoss) -> Array:
         """Release the mean curvature at a point."""
         radius, unit = self._curvature_units(loss)
-        theta, part = (self.frame.to_rows(phi), None if self.config.inference else self.config.early_rows)
+        theta, part = (self.frame.row_coefficients(phi), None if self.config.inference else self.config.early_rows)
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         sums = rows.second_moments("curvature", self.frame, radius, loss.factor, theta)
         return np.asarray(sums * unit / (self.mass * share))
@@ -218,7 +218,7 @@ class Rounds:
         length = self.config.late_clip * self.frame.median_row_norm
         assert loss.slope.loss is not None
         limited = Factor("slope", loss.slope.loss, weighting="square")
-        theta = self.frame.to_rows(phi)
+        theta = self.frame.row_coefficients(phi)
         scores = self.rows.second_moments("scores", self.frame, length, limited, theta)
         scores = scores * (float(loss.slope.loss.lipschitz) * length / self.mass) ** 2
         matrix = self.frame.matrix

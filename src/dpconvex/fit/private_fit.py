@@ -71,7 +71,7 @@ class PrivateFit:
         self.size = self.frame.moments.size
         self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
         with single_threaded_blas():  # matrices are small: threads would wait for each other
-            return self.frame.to_rows(self._fit())
+            return self.frame.row_coefficients(self._fit())
 
     def _fit(self) -> Array:
         """Return coefficients of the coordinates."""
@@ -196,7 +196,7 @@ class PrivateFit:
             min(0.5, max(2.0**-10, 30 / size)) * scale, 1.5 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
-        residual = Statistic("residual", self.frame.to_rows(phi))
+        residual = Statistic("residual", self.frame.row_coefficients(phi))
         return search_quantile(self.rows, "residuals", residual, level, prior, constants.RESIDUAL_COUNTS, self.mass)
 
     # Means.
@@ -218,7 +218,7 @@ class PrivateFit:
 
         variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
         rough = rounds.run_early("rough gradients", clipped(closed, scale), start, variance)
-        theta = self.frame.to_rows(rough.mean)
+        theta = self.frame.row_coefficients(rough.mean)
         tails = release_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = min(tails.scale(scale), scale)
         limit = tails.best(width * scale, rounds.noise("gradients") / width)
@@ -347,7 +347,7 @@ class PrivateFit:
             spread = 1.0
         middle = float(found.mean[:lead].sum()) * frame.constant
         edges = margin_edges(middle, spread)
-        margin = Statistic("margin", frame.to_rows(direction))
+        margin = Statistic("margin", frame.row_coefficients(direction))
         counts = self.rows.histogram("margins", margin, spread * edges[1:-1], by_label=True)
         std = self.terms["margins"].scale / self.mass
         penalty = np.zeros((2, 2))

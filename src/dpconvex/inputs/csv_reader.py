@@ -122,15 +122,15 @@ class Layout:
             simple = quoted & lines.str.contains(f"^{field}(?:{sign}{field})*$")
             lines = lines.str.replace_all('"', "", literal=True).zip_with(simple, lines)
             quoted = quoted & ~simple
-        together, long = self._split_unquoted(lines.filter(~quoted), wanted)
+        unquoted, long = self._split_unquoted(lines.filter(~quoted), wanted)
         here, there = np.flatnonzero(~quoted.to_numpy()), np.flatnonzero(quoted.to_numpy())
         problems[here[long]] = LineProblem.LONG
         if not len(there):
-            return TableRows(together, problems)
+            return TableRows(unquoted, problems)
         one_by_one, faults = self._parse_quoted(lines.filter(quoted).to_list(), wanted)
         problems[there] = np.where(faults, faults, problems[there])
         order = np.argsort(np.concatenate([here, there]))
-        return TableRows(pl.concat([together, one_by_one])[order], problems)
+        return TableRows(pl.concat([unquoted, one_by_one])[order], problems)
 
     def _indices(self, wanted: list[str]) -> dict[str, int]:
         known = {name: index for index, name in enumerate(self.names)}
@@ -176,17 +176,17 @@ def split_fields(line: str, delimiter: str) -> list[str] | None:
     if len(parts) % 2 == 0:
         return None
     fields, last = [""], len(parts) - 1
-    for place, part in enumerate(parts):
-        if place % 2:
+    for index, part in enumerate(parts):
+        if index % 2:
             fields[-1] += part
-        elif not part and 0 < place < last:
+        elif not part and 0 < index < last:
             fields[-1] += '"'
         else:
             rest, *more = part.split(delimiter)
             fields[-1] += rest
             fields += more
-            begun = fields[-1].strip() if more or place == 0 else ""
-            if begun and place < last:  # a quote in the middle of a field
+            begun = fields[-1].strip() if more or index == 0 else ""
+            if begun and index < last:  # a quote in the middle of a field
                 return None
     return fields
 

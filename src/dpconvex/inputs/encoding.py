@@ -107,7 +107,8 @@ def to_sparse(blocks: list[EncodedBlock]) -> Any:
 
 def is_smaller_sparse(blocks: list[EncodedBlock]) -> bool:
     """Whether entries with their columns take less memory than all columns: from the schema alone."""
-    return 12 * sum(block.values.shape[1] for block in blocks) < 8 * sum(block.width for block in blocks)
+    entries: int = sum(block.values.shape[1] for block in blocks)
+    return 12 * entries < 8 * sum(block.width for block in blocks)
 
 
 def _map_distinct(cells: Cells, function: Callable[[Cell], int]) -> NDArray[np.intp]:

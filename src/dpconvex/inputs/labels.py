@@ -1,7 +1,7 @@
 """Label sets of classifiers and the checks of targets that hold labels.
 
 A label set is public. It is either declared with ``classes`` or read from the target, which the certificate then
-says; targets that look like measurements rather than labels are refused. No message quotes a label.
+says; targets that seem to be measurements rather than labels are refused. No message quotes a label.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class PrivacyUnit:
         if each > 1:
             raise ValueError(
                 f"The 'rows_per_person' parameter of {owner} must be 1 with identifiers and person_weight='equal', "
-                f"where all rows of a person share one vote. Got {each!r} instead. Use person_weight='rows'."
+                f"where all rows of a person share one weight. Got {each!r} instead. Use person_weight='rows'."
             )
         return cls(count, people=True, weighted=weighted)
 
@@ -108,7 +108,7 @@ class RowsOfPeople:
     __array__ = __getitem__ = __iter__ = __len__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what Python itself looks for
+        if name.startswith("_"):  # what Python itself asks for
             raise AttributeError(name)
         return self._refuse()
 
@@ -154,7 +154,7 @@ def read_row_weights(
         raise ValueError(
             f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead, or "
             "floats that are no whole numbers below 2^53. Give such rows an identifier each, as text or whole numbers, "
-            "or use invalid_rows='ignore', which gives them no vote."
+            "or use invalid_rows='ignore', which gives them weight 0."
         )
     count, shares = equal_person_weights(tags)
     unit = PrivacyUnit.of(model, max(1, count), True, weights is not None)

@@ -99,7 +99,7 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         return vars(self).get("schema_") or _parse(self.schema)
 
     def fit(self, X: object = None, y: object = None) -> Self:
-        """Read and check the schema; the table is not looked at."""
+        """Read and check the schema; the table is not read."""
         self.schema_ = _parse(self.schema)
         self._wants_sparse()
         self.n_features_in_ = len(self.schema_.inputs)

@@ -274,30 +274,14 @@ class FileFormat:
 
 @dataclass(frozen=True)
 class Schema:
-    """Public facts about a table.
-
-    Attributes
-    ----------
-    columns : tuple of Number, Flag, Category or Date
-        Columns that are used, in the order of ``X``.
-    interactions : tuple of Interaction
-        After the columns.
-    target : Target, optional
-        Column that is learned.
-    person : str, optional
-        Column that identifies the person of a row.
-    ignored : tuple of str
-        Columns that are known and not used.
-    file : FileFormat
-        Format of CSV files.
-    """
+    """Public facts about a table; columns come in the order of ``X``, interactions behind them."""
 
     columns: tuple[Column, ...]
     interactions: tuple[Interaction, ...] = ()
-    target: Target | None = None
-    person: str | None = None
-    ignored: tuple[str, ...] = ()
-    file: FileFormat = field(default_factory=FileFormat)
+    target: Target | None = None  # the column that is learned
+    person: str | None = None  # the column that identifies the person of a row
+    ignored: tuple[str, ...] = ()  # columns that are known and not used
+    file: FileFormat = field(default_factory=FileFormat)  # of CSV files
 
     @property
     def inputs(self) -> list[str]:

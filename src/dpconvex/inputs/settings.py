@@ -65,14 +65,13 @@ def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, own
                 f"number of rows is public. Got {nominal_samples!r} instead."
             )
         return int(n_samples)
-    whole = isinstance(nominal_samples, (int, np.integer)) and not isinstance(nominal_samples, bool)
-    if not whole or int(nominal_samples) < 1:  # type: ignore[call-overload]
+    if isinstance(nominal_samples, bool) or not isinstance(nominal_samples, (int, np.integer)) or nominal_samples < 1:
         raise ValueError(
             f"The 'nominal_samples' parameter of {owner} must be a positive integer with "
             f"neighbors='add_or_remove_one', where the number of rows is private. Got {nominal_samples!r} instead. "
             "Give a public guess of the number of rows."
         )
-    return int(nominal_samples)  # type: ignore[call-overload]
+    return int(nominal_samples)
 
 
 # Statement of a certificate about rows with NaN, infinity or a label that is not in the label set.

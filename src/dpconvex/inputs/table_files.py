@@ -183,11 +183,11 @@ def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None)
     write_whole(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
-def read_feature_file(path: Path, schema: Schema, kept: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
+def read_feature_file(path: Path, schema: Schema, further: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are (all of them for None)."""
     opened = open_table(path, schema.file)
-    wanted = opened.names if kept is None else kept
-    # A line that cannot be read is a row without values; text that is kept must be in the right encoding.
+    wanted = opened.names if further is None else further
+    # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
     table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,))
     return _encode_features(table, schema, table_format(path) == "parquet", refused=False), table.select(wanted)
 

@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from dpconvex.engine.dask.partitions import Clean, is_partitioned, loosen
+from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, objects_to_numbers
 from dpconvex.engine.row_weights import RowWeights, exact_values
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
@@ -70,7 +70,7 @@ def _validating() -> Iterator[None]:
 
 
 def read_training(
-    estimator: object, X: Any, y: Any, clean: Clean | None = None, least: int = 1, y_numeric: bool = False
+    estimator: object, X: Any, y: Any, clean: CleanTargets | None = None, least: int = 1, y_numeric: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
@@ -105,14 +105,14 @@ def read_training(
 
 
 def _read_marked(
-    estimator: object, X: object, y: object, clean: Clean, least: int, numeric: bool
+    estimator: object, X: object, y: object, clean: CleanTargets, least: int, numeric: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
     owner = type(estimator).__name__
     if y is None:
         raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     # Objects stay objects: next to text, numpy would make text of numbers.
-    table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    table = objects_to_numbers(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
         estimator, table, dtype=_float_types(table), ensure_min_samples=least, ensure_all_finite=False,
         accept_sparse="csr",
@@ -125,7 +125,7 @@ def _read_marked(
 
 
 def _read_partitions(
-    estimator: object, X: Any, y: Any, clean: Clean | None, least: int, numeric: bool
+    estimator: object, X: Any, y: Any, clean: CleanTargets | None, least: int, numeric: bool
 ) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
     from dpconvex.engine.dask.table import DaskTable
@@ -213,7 +213,7 @@ def order_columns_by_bounds(estimator: object, X: Any) -> Any:
     return X if names == wanted or isinstance(X, Mapping) else X[wanted]
 
 
-def map_rows(X: object, target: object, plan: Plan, owner: str, votes: RowWeights | None = None) -> Rows:
+def map_rows(X: object, target: object, plan: Plan, owner: str, row_weights: RowWeights | None = None) -> Rows:
     """Return the engine that sums over the rows of X, as `read_training` returned it: in memory, or over partitions.
 
     ``target`` holds one number per row; for Dask it is the table itself or a function of each partition's target.
@@ -228,16 +228,16 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, votes: RowWeight
     assert row_map is not None, "records that are matrices are not mapped here"
     if here:
         rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
-        if votes is None:
+        if row_weights is None:
             return rows
         if isinstance(X, NonZeros):
             raise ValueError(
                 f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table "
                 "instead. Use X.toarray()."
             )
-        return rows.with_row_weights(votes)
+        return rows.with_row_weights(row_weights)
     function = target if callable(target) else None
-    return cast("DaskTable", X).rows(row_map, function, shift, scale, votes)
+    return cast("DaskTable", X).rows(row_map, function, shift, scale, row_weights)
 
 
 def shape_of(data: Any) -> tuple[int, ...] | None:

@@ -126,13 +126,7 @@ class PairLogistic(PairLoss):
 
 @dataclass(frozen=True)
 class PairSquared(PairLoss):
-    """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments.
-
-    Examples
-    --------
-    >>> float(PairSquared().value(0.0)), float(PairSquared().value(3.0))
-    (1.0, 4.0)
-    """
+    """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
 
     monotone: ClassVar[bool] = False
     piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((), ((1.0, -2.0, 1.0),))
@@ -140,13 +134,7 @@ class PairSquared(PairLoss):
 
 @dataclass(frozen=True)
 class PairSquaredHinge(PairLoss):
-    """``max(0, 1 - t)^2``.
-
-    Examples
-    --------
-    >>> float(PairSquaredHinge().value(0.0)), float(PairSquaredHinge().value(3.0))
-    (1.0, 0.0)
-    """
+    """``max(0, 1 - t)^2``."""
 
     piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0)))
 

@@ -250,10 +250,8 @@ class Pinball(_PiecewiseLinearLoss):
 
     Examples
     --------
-    >>> float(Pinball(0.75).value(3.0, 1.0)), float(Pinball(0.75).value(1.0, 3.0))
-    (1.5, 0.5)
-    >>> Pinball(0.75).lipschitz
-    0.75
+    >>> float(Pinball(0.75).value(3.0, 1.0)), float(Pinball(0.75).value(1.0, 3.0)), Pinball(0.75).lipschitz
+    (1.5, 0.5, 0.75)
     """
 
     quantile: float
@@ -276,26 +274,14 @@ class Pinball(_PiecewiseLinearLoss):
 
 @dataclass(frozen=True)
 class Absolute(_PiecewiseLinearLoss):
-    """Absolute loss ``|y - z|``, twice the pinball loss of the median.
-
-    Examples
-    --------
-    >>> float(Absolute().value(3.0, 1.0)), Absolute().lipschitz
-    (2.0, 1.0)
-    """
+    """Absolute loss ``|y - z|``, twice the pinball loss of the median."""
 
     piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (-1.0, 1.0))
 
 
 @dataclass(frozen=True)
 class ReLU(_PiecewiseLinearLoss):
-    """One-sided loss ``(y - z)^+``: only predictions below the target cost.
-
-    Examples
-    --------
-    >>> float(ReLU().value(3.0, 1.0)), float(ReLU().value(2.0, 2.0))
-    (2.0, 0.0)
-    """
+    """One-sided loss ``(y - z)^+``: only predictions below the target cost."""
 
     piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (0.0, 1.0))
 
@@ -427,10 +413,8 @@ class Huber(PointwiseLoss):
 
     Examples
     --------
-    >>> float(Huber(1.0).value(0.5, 0.0)), float(Huber(1.0).value(3.0, 0.0))
-    (0.125, 2.5)
-    >>> Huber(1.0).lipschitz, Huber(1.0).smoothness
-    (1.0, 1.0)
+    >>> float(Huber(1.0).value(0.5, 0.0)), float(Huber(1.0).value(3.0, 0.0)), Huber(1.0).lipschitz
+    (0.125, 2.5, 1.0)
     """
 
     width: float
@@ -461,13 +445,7 @@ class Huber(PointwiseLoss):
 
 @dataclass(frozen=True)
 class Squared(PointwiseLoss):
-    """Least squares ``(y - z)**2 / 2``; its slope is unbounded, so ``lipschitz`` is ``inf``.
-
-    Examples
-    --------
-    >>> float(Squared().value(3.0, 1.0)), Squared().lipschitz
-    (2.0, inf)
-    """
+    """Least squares ``(y - z)**2 / 2``; its slope is unbounded, so ``lipschitz`` is ``inf``."""
 
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 1.0
@@ -556,7 +534,24 @@ class Scaled(PointwiseLoss):
 
 
 @dataclass(frozen=True)
-class ClampedTarget:
+class DerivedLoss:
+    """A loss made from another one, with its kind and its Lipschitz constant."""
+
+    loss: Loss
+
+    @property
+    def kind(self) -> Kind:
+        """That of the loss."""
+        return self.loss.kind
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss."""
+        return self.loss.lipschitz
+
+
+@dataclass(frozen=True)
+class ClampedTarget(DerivedLoss):
     """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the loss.
 
     Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear
@@ -577,23 +572,12 @@ class ClampedTarget:
     calibration holds as it is, whether or not the clamp binds; provided that the limit is public.
     """
 
-    loss: Loss
     limit: float
-
-    @property
-    def kind(self) -> Kind:
-        """That of the loss."""
-        return self.loss.kind
 
     @property
     def piecewise_linear(self) -> PiecewiseLinearFunction | None:
         """That of the loss."""
         return getattr(self.loss, "piecewise_linear", None)
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss."""
-        return self.loss.lipschitz
 
     @property
     def smoothness(self) -> float:

@@ -170,7 +170,16 @@ class L1WithLink(_SignLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_link(self.pointwise)
+        name = type(self.pointwise).__name__
+        if not isinstance(self.pointwise, PointwiseLoss):
+            raise TypeError(
+                f"The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). Got {name} instead."
+            )
+        if not (math.isfinite(self.pointwise.lipschitz) and math.isfinite(self.pointwise.smoothness)):
+            raise ValueError(
+                "The 'pointwise' parameter of L1WithLink must have bounded slope and curvature. "
+                f"Got {name} instead. Use Huber(width), Logistic() or a convolved loss."
+            )
 
     @property
     def outputs(self) -> int:
@@ -191,20 +200,6 @@ class L1WithLink(_SignLoss):
         slopes = np.sign(u)
         slopes[:, -1] = link_parts(self.pointwise, u[:, -1])[1]
         return slopes
-
-
-def check_link(link: object) -> None:
-    """Raise unless ``link`` is a smooth pointwise loss of bounded slope."""
-    if not isinstance(link, PointwiseLoss):
-        raise TypeError(
-            "The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). "
-            f"Got {type(link).__name__} instead."
-        )
-    if not (math.isfinite(link.lipschitz) and math.isfinite(link.smoothness)):
-        raise ValueError(
-            "The 'pointwise' parameter of L1WithLink must have bounded slope and curvature. "
-            f"Got {type(link).__name__} instead. Use Huber(width), Logistic() or a convolved loss."
-        )
 
 
 def link_parts(link: PointwiseLoss, u: Array) -> tuple[Array, Array, Array]:

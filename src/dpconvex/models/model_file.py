@@ -28,7 +28,7 @@ from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.schema import Schema, parse_schema, schema_to_dict
 from dpconvex.inputs.settings import Classifier, Fitted, Label, resolve_kernel
 from dpconvex.mechanisms.gradient_descent import stated_farthest
-from dpconvex.privacy.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificate import Certificate, CertificateError, refusing_malformed
 from dpconvex.privacy.description import describe, rebuild
 from dpconvex.privacy.noise import SAMPLERS
 from dpconvex.types import Array
@@ -359,14 +359,9 @@ def parse_model(data: Content) -> ModelFile:
 
 def parse_certificate(data: Content) -> Certificate:
     """Return a verified certificate from the content of its file, or raise CertificateError."""
-    try:
-        with np.errstate(all="ignore"):
-            certificate = Certificate.from_json(json.dumps(data))
-            certificate.verify()
-    except CertificateError:
-        raise
-    except REBUILDING as error:
-        raise CertificateError("The certificate is malformed.") from error
+    with refusing_malformed("The certificate is malformed"), np.errstate(all="ignore"):
+        certificate = Certificate.from_json(json.dumps(data))
+        certificate.verify()
     return certificate
 
 

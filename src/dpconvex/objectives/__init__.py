@@ -1,4 +1,4 @@
-"""Data and a loss become a function of theta, always a MEAN over rows."""
+"""Objectives: data and a loss as a function of theta, always a MEAN over rows."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     )
     from dpconvex.objectives.adversary_sets import check_support, hull_of
     from dpconvex.objectives.empirical import EmpiricalObjective
-    from dpconvex.objectives.own import OwnObjective
+    from dpconvex.objectives.own_objective import OwnObjective
     from dpconvex.objectives.pairwise import PairwiseObjective, PartitionedPairwiseObjective
     from dpconvex.objectives.risk_measures import TiltedObjective, WorstShareObjective
     from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -25,7 +25,7 @@ else:
             "AdversarialResidualObjective": "adversarial",
             "CostlyAdversaryObjective": "adversarial",
             "EmpiricalObjective": "empirical",
-            "OwnObjective": "own",
+            "OwnObjective": "own_objective",
             "PairwiseObjective": "pairwise",
             "PartitionedPairwiseObjective": "pairwise",
             "StructuredObjective": "structured",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,95 @@ from scipy.special import expit
 from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_sparse, weighted_gram
 from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import Loss, PointwiseLoss
-from dpconvex.objectives.adversary_sets import MovedRowsObjective, exact_support
+from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
+from dpconvex.objectives.adversary_sets import Shape, Support, check_support, exact_support, set_reach, smoothed_support
 from dpconvex.objectives.empirical import slopes_with_error
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, subtract_with_error
 from dpconvex.types import Array
 
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
 _NEWTON_STEPS = 60
+
+
+class MovedRowsObjective(RowObjective):
+    """An objective over rows that an adversary moves by ``radius`` times a set, the intercept apart.
+
+    Parameters
+    ----------
+    rows, loss, alpha, divisor
+        Mapped rows, pointwise loss, ridge (of the intercept too), and the public N (the number of records by default).
+    radius : float
+        How far the adversary moves a row, in mapped units.
+    norm : {"l2", "linf", "l1", "box", "hull", "own"}
+        Norm of the radius, or the set that it multiplies (:mod:`~dpconvex.objectives.adversary_sets`).
+    width : float
+        Width of the smoothing of the set's support function M.
+    shape : tuple, optional
+        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
+    support : callable, optional
+        Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
+        constants.
+    """
+
+    kind: ClassVar[str]  # the name in a certificate
+    loss_kind: ClassVar[Kind]
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Loss,
+        alpha: float,
+        radius: float,
+        norm: str = "l2",
+        width: float = 0.01,
+        divisor: float | None = None,
+        shape: Shape | None = None,
+        support: Support | None = None,
+    ) -> None:
+        owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
+        needed = PointwiseLoss if self.loss_kind == "residual" else Loss
+        if not isinstance(loss, needed) or loss.kind != self.loss_kind:
+            raise ValueError(
+                f"The 'loss' parameter of {owner} must be a {self.loss_kind} loss, such as {example}. "
+                f"Got {type(loss).__name__} instead."
+            )
+        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
+            raise ValueError(
+                f"The 'norm' parameter of {owner} must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
+                f"Got {norm!r} instead."
+            )
+        super().__init__(rows, loss, alpha, divisor)
+        self.radius, self.width = float(radius), float(width)
+        self.norm, self.shape, self.support = norm, shape, support
+        self._lead = int(rows.row_map.fit_intercept)
+        if support is not None:
+            reach, bend = shape or (0.0, 0.0)
+            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
+        self._unit_reach = set_reach(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
+        self.adversary_reach = self.radius * self._unit_reach
+        longest = self.rows.row_map.weighted_norm + self.adversary_reach
+        self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
+        return {**self._facts(self.kind), **own}
+
+    @property
+    def _bend(self) -> float:
+        """``sup ||Hessian of M||``."""
+        if self.norm == "own":
+            return float(self.shape[1])  # type: ignore[index, arg-type]
+        return self._unit_reach**2 / self.width
+
+    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
+        taken, slope, bend = smoothed_support(theta[self._lead :], self.norm, self.width, self.shape, self.support)
+        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        gradient[self._lead :] = slope
+        hessian[self._lead :, self._lead :] = bend
+        return self.radius * taken, self.radius * gradient, self.radius * hessian
 
 
 class AdversarialObjective(MovedRowsObjective):
@@ -34,7 +115,7 @@ class AdversarialObjective(MovedRowsObjective):
     Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
     increases: the worst perturbation points against the label, the same for all rows with one label.
 
-    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.MovedRowsObjective`, with a smooth margin loss
+    Parameters are those of :class:`MovedRowsObjective`, with a smooth margin loss
     that never increases in ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
     """
 
@@ -42,10 +123,7 @@ class AdversarialObjective(MovedRowsObjective):
     loss_kind = "margin"
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, in one pass.
-
-        ``c'`` is in the margin z.
-        """
+        """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, c' in the margin z."""
         theta = np.asarray(theta, dtype=np.float64)
         taken, slope, _ = self._adversary(theta)
         loss = self.loss
@@ -82,7 +160,6 @@ class AdversarialObjective(MovedRowsObjective):
         ``reach ||theta||``, computed within ``dim + 10`` roundings of its size, and its part of the gradient within
         as many of its own. Labels have size 1.
         """
-        theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
         size = float(np.linalg.norm(theta))
         # sup w ||x~|| (||x~|| + reach) and alike, from the bounds of w ||x~||^2 and w ||x~||
@@ -174,7 +251,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
     with M smoothed over the width, too. With p the softmax weight of ``up``, ``a = p up'`` and ``b = -(1 - p) down'``
     the gradient of a record is ``(b - a) x~ + (a + b) radius grad M``.
 
-    Parameters are those of :class:`~dpconvex.objectives.adversary_sets.MovedRowsObjective`, with a smooth residual loss
+    Parameters are those of :class:`MovedRowsObjective`, with a smooth residual loss
     of bounded slope. Targets are clipped to [-1, 1].
 
     Examples
@@ -243,7 +320,6 @@ class AdversarialResidualObjective(MovedRowsObjective):
         the two values over the width, which adds to the curvature ``lipschitz^2 / width``, and errs by the roundings
         of values, at most ``lipschitz (1 + (||x~|| + reach) ||theta||)``, over it.
         """
-        theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
         size = float(np.linalg.norm(theta))
         square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
@@ -438,7 +514,6 @@ class CostlyAdversaryObjective(RowObjective):
         A margin ``u`` solves ``u - c'(u) k = m`` with slope at least 1/2, so errors of m and of the equation's terms
         are at most doubled; the rest is as in `EmpiricalObjective.rounding_allowance`.
         """
-        theta = np.asarray(theta, dtype=np.float64)
         size = float(np.linalg.norm(theta))
         if size > 1.2 * self.radius:
             return math.inf

@@ -18,13 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.engine.rows import Rows
-from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
-from dpconvex.objectives.objective import RowObjective
 from dpconvex.types import Array
 
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -218,80 +214,3 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
             f"The 'support_point' parameter of hull_of must return {size} finite numbers. Got something else instead."
         )
     return tuple(tuple(point.tolist()) for point in points)
-
-
-class MovedRowsObjective(RowObjective):
-    """An objective over rows that an adversary moves by ``radius`` times a set, the intercept apart.
-
-    Parameters
-    ----------
-    rows, loss, alpha, divisor
-        Mapped rows, pointwise loss, ridge (of the intercept too), and the public N (the number of records by default).
-    radius : float
-        How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
-        Norm in which the radius is meant, or the set that it multiplies
-        (:mod:`~dpconvex.objectives.adversary_sets`).
-    width : float
-        Width of the smoothing of the set's support function M.
-    shape : tuple, optional
-        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
-    support : callable, optional
-        Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
-        constants.
-    """
-
-    kind: ClassVar[str]  # the name in a certificate
-    loss_kind: ClassVar[Kind]
-
-    def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        radius: float,
-        norm: str = "l2",
-        width: float = 0.01,
-        divisor: float | None = None,
-        shape: Shape | None = None,
-        support: Support | None = None,
-    ) -> None:
-        owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
-        needed = PointwiseLoss if self.loss_kind == "residual" else Loss
-        if not isinstance(loss, needed) or loss.kind != self.loss_kind:
-            raise ValueError(
-                f"The 'loss' parameter of {owner} must be a {self.loss_kind} loss, such as {example}. "
-                f"Got {type(loss).__name__} instead."
-            )
-        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
-            raise ValueError(
-                f"The 'norm' parameter of {owner} must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
-                f"Got {norm!r} instead."
-            )
-        super().__init__(rows, loss, alpha, divisor)
-        self.radius, self.width = float(radius), float(width)
-        self.norm, self.shape, self.support = norm, shape, support
-        self._lead = int(rows.row_map.fit_intercept)
-        if support is not None:
-            reach, bend = shape or (0.0, 0.0)
-            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
-        # sup ||gradient of M||, sup ||Hessian of M||, and how far a score moves per length of theta
-        self._unit_reach = set_reach(norm, self.dim - self._lead, shape)
-        self._bend = float(shape[1]) if norm == "own" else self._unit_reach**2 / self.width  # type: ignore[index, arg-type]
-        self.adversary_reach = self.radius * self._unit_reach
-        longest = self.rows.row_map.weighted_norm + self.adversary_reach
-        self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
-
-    @property
-    def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
-        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
-        return {**self._facts(self.kind), **own}
-
-    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
-        """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
-        taken, slope, bend = smoothed_support(theta[self._lead :], self.norm, self.width, self.shape, self.support)
-        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        gradient[self._lead :] = slope
-        hessian[self._lead :, self._lead :] = bend
-        return self.radius * taken, self.radius * gradient, self.radius * hessian

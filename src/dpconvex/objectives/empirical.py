@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from dpconvex.engine.block_products import CompensatedSum, takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import ClampedTarget, Kind, Loss
+from dpconvex.losses.pointwise import ClampedTarget, DerivedLoss, Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective, subtract_with_error
-from dpconvex.objectives.weighted_slopes import WeightedSlope
 from dpconvex.types import Array
 
 Given = TypeVar("Given")
@@ -25,21 +24,21 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
-class AveragedLoss:
-    """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
+class WeightedSlope:
+    """The function ``(y, z, w) -> (w * loss'(y, z),)`` of a block of rows."""
 
     loss: Loss
+
+    def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
+        """Return the weighted slopes of a block."""
+        return (w * self.loss.gradient(y, z),)
+
+
+@dataclass(frozen=True)
+class AveragedLoss(DerivedLoss):
+    """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
+
     width: float
-
-    @property
-    def kind(self) -> Kind:
-        """That of the loss."""
-        return self.loss.kind
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss."""
-        return self.loss.lipschitz
 
     @property
     def smoothness(self) -> float:

@@ -83,14 +83,14 @@ class _Cells:
 
     def moments(self) -> Array:
         """Return the Chebyshev moments of every occupied cell."""
-        from dpconvex.objectives.pair_cells import add_moments
+        from dpconvex.objectives.compiled_pair_sums import add_moments
 
         flush = max(_FLUSH, self.floors.size * NODES)
         return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
 
     def evaluate(self, coefficients: Array) -> Array:
         """Return the Chebyshev series of every score's cell at the score."""
-        from dpconvex.objectives.pair_cells import evaluate_cells
+        from dpconvex.objectives.compiled_pair_sums import evaluate_cells
 
         return np.asarray(evaluate_cells(self.scores, self.each, self.index, coefficients))
 
@@ -182,7 +182,7 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
     each source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of
     length 1 ends after 14 terms.
     """
-    from dpconvex.objectives.pair_cells import near_pair_values, pair_exponential_sums
+    from dpconvex.objectives.compiled_pair_sums import near_pair_values, pair_exponential_sums
 
     nodes, transform = _basis()
     values = near_pair_values(moments @ transform, sources, targets, _blocks(kind))
@@ -207,7 +207,7 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
 
 
 def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
-    from dpconvex.objectives.pair_cells import direct_pair_sums, pair_exponential_sums
+    from dpconvex.objectives.compiled_pair_sums import direct_pair_sums, pair_exponential_sums
 
     low = np.searchsorted(ordered, targets - REACH)
     high = np.searchsorted(ordered, targets + REACH, side="right")
@@ -225,8 +225,8 @@ def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
 def logistic_cross(
     positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
 ) -> tuple[Array, Array, Array]:
-    """Return ``sum_j k`` per positive, ``sum_i k`` per negative and ``sum_ij k x_i x_j^T``, k = ``sigmoid'(s_i - t_j)``."""
-    from dpconvex.objectives.pair_cells import near_pair_values
+    """Return sums of ``k = sigmoid'(s_i - t_j)`` per positive and per negative, and ``sum_ij k x_i x_j^T``."""
+    from dpconvex.objectives.compiled_pair_sums import near_pair_values
 
     limit = _LARGEST_FLOOR / 4
     first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))

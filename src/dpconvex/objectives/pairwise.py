@@ -314,7 +314,6 @@ class PairwiseObjective(LinearTermObjective):
         have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows. Running sums of
         scores, from which those of piecewise quadratics are taken, round in extended precision, where a machine has it.
         """
-        w = np.asarray(w, dtype=np.float64)
         size = float(np.linalg.norm(w))
         reach = 2 * self.row_norm
         slope = float(self.loss.lipschitz)
@@ -581,7 +580,7 @@ class _Slopes:
     high: float
 
     def __call__(self, scores: Array) -> Array:
-        from dpconvex.objectives.pair_cells import evaluate_cells
+        from dpconvex.objectives.compiled_pair_sums import evaluate_cells
 
         cell = np.minimum(np.searchsorted(self.floors, np.floor(scores)), self.floors.size - 1)
         # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may

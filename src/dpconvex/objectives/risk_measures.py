@@ -218,7 +218,6 @@ class TiltedObjective(RecordLossObjective):
         roundings of its own size, which is at most ``t (w loss(0) + L ||theta||)``; the weights and their sum err by
         as much relatively, twice, and by the roundings of the sum. The wall's part errs with the length of theta.
         """
-        theta = np.asarray(theta, dtype=np.float64)
         row_map, loss = self.rows.row_map, self.loss
         size, bound = float(np.linalg.norm(theta)), self.gradient_bound
         slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)
@@ -371,7 +370,6 @@ class WorstShareObjective(RecordLossObjective):
         threshold moves all weights to one side: together by what their sum differs from 1, which the search leaves at
         ``4 (1 + t / width)`` roundings, the errors of weights and those of their sum.
         """
-        theta = np.asarray(theta, dtype=np.float64)
         row_map, loss = self.rows.row_map, self.loss
         size, bound = float(np.linalg.norm(theta)), self.gradient_bound
         slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)

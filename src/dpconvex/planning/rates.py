@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_count, check_number, check_share
 from dpconvex.smoothing.kernels import Kernel, LogisticKernel
 
 
@@ -204,7 +204,7 @@ def quantile_estimation_error(
         least_density=least_density, density_slope=density_slope, least_eigenvalue=least_eigenvalue,
     )  # fmt: skip
     for name, value in (("delta", delta), ("quantile", quantile), ("failure", failure)):
-        check_number(name, owner, value, "a number between 0 and 1", 0, 1, low_open=True)
+        check_share(name, owner, value)
     kernel = kernel or LogisticKernel()
     first, second, peak = kernel.mean_abs, kernel.second_moment, kernel.peak
     slope = max(quantile, 1 - quantile) * row_norm
@@ -258,7 +258,7 @@ def convolution_objective_risk(
     """
     owner = "convolution_objective_risk"
     _check(owner, n_samples, dimension, epsilon=epsilon, lipschitz=lipschitz, radius=radius)
-    check_number("delta", owner, delta, "a number between 0 and 1", 0, 1, low_open=True)
+    check_share("delta", owner, delta)
     rate = 1 / math.sqrt(n_samples)
     rate += math.sqrt(dimension * math.log(1 / delta)) / (n_samples * epsilon)
     if smoothing_gap is None:

@@ -150,7 +150,7 @@ def _check_objective(owner: str, lipschitz: float, curvature_ratio: float, rank:
 def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
     return ValueError(
         f"Objective perturbation needs a smaller curvature ratio at epsilon={epsilon!r}. Got {curvature_ratio!r}. "
-        "Use a larger alpha, a larger bandwidth or a larger epsilon; for pairs also larger min_positive and min_negative."
+        "Use a larger alpha, a larger bandwidth or a larger epsilon; for pairs also min_positive and min_negative."
     )
 
 

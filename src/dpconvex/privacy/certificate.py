@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from importlib import import_module
@@ -48,6 +49,17 @@ Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain
 
 class CertificateError(ValueError):
     """A certificate is malformed, or its guarantee does not follow from what it states."""
+
+
+@contextmanager
+def refusing_malformed(sentence: str) -> Iterator[None]:
+    """Turn errors of values that a stranger wrote into a CertificateError."""
+    try:
+        yield
+    except CertificateError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise CertificateError(f"{sentence}: {error}") from error
 
 
 class PrivacyWarning(UserWarning):
@@ -198,21 +210,11 @@ def follows(claim: Guarantee, proven: Guarantee) -> bool:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Noise that a mechanism derives from public facts.
-
-    Attributes
-    ----------
-    noise : dict of str to NoiseTerm
-        One entry per kind of release.
-    solver_tolerance : float
-        Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
-    stated : dict
-        Public choices that the certificate's parameters state besides those that were given.
-    """
+    """Noise that a mechanism derives from public facts, by kind of release."""
 
     noise: dict[str, NoiseTerm]
-    solver_tolerance: float = 0.0
-    stated: Facts = field(default_factory=dict)
+    solver_tolerance: float = 0.0  # largest norm of the gradient of F at the returned point; 0 where nothing is solved
+    stated: Facts = field(default_factory=dict)  # public choices that the certificate's parameters state besides
 
 
 @dataclass(frozen=True)
@@ -401,12 +403,6 @@ class Certificate(Promise):
         ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
         event of this probability; the reserve of calibrations covers what it adds to a delta (see
         :mod:`dpconvex.privacy.noise.gate`).
-
-        Examples
-        --------
-        >>> from dpconvex import DPLogisticRegression
-        >>> DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).failure_probability < 1e-35
-        True
         """
         if any(not term.grid for term in self.noise.values()):
             return None
@@ -459,23 +455,16 @@ class Certificate(Promise):
             raise CertificateError("The certificate's 'theorem' is not that of its mechanism.")
         if self.sampler not in (proof.sampler, SEEDED):
             raise CertificateError("The certificate's 'sampler' is not the one its mechanism uses.")
-        try:
+        with refusing_malformed("The certificate holds values that are not plain data"):
             intact = self.digest == self._hash()
-        except (TypeError, ValueError) as error:
-            raise CertificateError("The certificate holds values that are not plain data.") from error
         if not intact:
             raise CertificateError("The certificate was edited: its digest does not match its fields.")
 
     def _proof(self) -> Proof:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
-        try:
-            with np.errstate(all="ignore"):
-                proof = _registered(_PROVERS, self.mechanism)(self)
-                enough = follows(self.guarantee, proof.guarantee)
-        except CertificateError:
-            raise
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise CertificateError(f"The public facts do not support the guarantee: {error}") from error
+        with refusing_malformed("The public facts do not support the guarantee"), np.errstate(all="ignore"):
+            proof = _registered(_PROVERS, self.mechanism)(self)
+            enough = follows(self.guarantee, proof.guarantee)
         self._check_records()
         if not enough:
             raise CertificateError(
@@ -579,10 +568,8 @@ class Certificate(Promise):
         CertificateError
             If the text is not a certificate of this format.
         """
-        try:
+        with refusing_malformed("A certificate must be valid JSON"):
             data = json.loads(text)
-        except (ValueError, RecursionError) as error:  # among them numbers of too many digits
-            raise CertificateError("A certificate must be valid JSON.") from error
         if not isinstance(data, dict) or not isinstance(data.get("format"), str):
             raise CertificateError(f"A certificate must be a JSON object of format {FORMAT!r}.")
         found = data.pop("format")
@@ -598,12 +585,10 @@ class Certificate(Promise):
         for name in ("noise", "parameters"):
             if not isinstance(data[name], dict):
                 raise CertificateError(f"A certificate's {name} must be a JSON object.")
-        try:
+        with refusing_malformed("A certificate's guarantee, bounds or noise are malformed"):
             data["guarantee"] = guarantee_from_dict(data["guarantee"])
             data["bounds"] = bounds_from_dict(data["bounds"])
             data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
-        except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise CertificateError(f"A certificate's guarantee, bounds or noise are malformed: {error}") from error
         return cls(**data)
 
     def _repr_html_(self) -> str:

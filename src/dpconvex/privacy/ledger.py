@@ -15,14 +15,13 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 
 from dpconvex.checks import check_number
-from dpconvex.privacy.bounds import RECORD
+from dpconvex.privacy.bounds import PERSON, RECORD
+from dpconvex.privacy.bounds.scores import RELATIONS
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, for_group, guarantee_from_dict
 from dpconvex.privacy.ledger_file import MALFORMED, LedgerError, LedgerFile
 from dpconvex.privacy.privacy_filter import COMPOSITIONS, DEFAULT_DELTA, Cost, PrivacyFilter, Remaining
 
-_NEIGHBORS = ("replace_one", "add_or_remove_one", "replace_one_keeping_label")
-_PERSON = "one person"
 _PERSON_OF_ROWS = re.compile(r"one person, at most ([1-9][0-9]{0,9}) rows")
 
 
@@ -223,9 +222,9 @@ class Ledger:
                 raise TypeError(
                     f"The '{name}' parameter of Ledger.charge must be a string. Got {type(value).__name__} instead."
                 )
-        if neighbors not in _NEIGHBORS:
+        if neighbors not in RELATIONS:
             raise ValueError(
-                f"The 'neighbors' parameter of Ledger.charge must be one of {_NEIGHBORS}. Got {neighbors!r} instead."
+                f"The 'neighbors' parameter of Ledger.charge must be one of {RELATIONS}. Got {neighbors!r} instead."
             )
         unit = _check_unit(unit)
         with self._file.append() as snapshot:
@@ -277,7 +276,7 @@ class Ledger:
         """Return whether a charge would be granted now; charges nothing."""
         mu = _checked_mu(guarantee, mu)
         totals = self._totals()
-        return totals.charged(totals.cost(guarantee, mu), _NEIGHBORS[0]).within_budget()
+        return totals.charged(totals.cost(guarantee, mu), "replace_one").within_budget()
 
     def spent(self, delta: float | None = None) -> float:
         """Return the total epsilon so far at ``delta`` (the budget's by default, 1e-6 for a budget in mu).
@@ -372,7 +371,7 @@ def convert_unit(
     if unit == wanted:
         return guarantee, mu
     theirs, own = _most_rows(wanted), _most_rows(unit)
-    if theirs is None or (unit == _PERSON and wanted == RECORD):
+    if theirs is None or (unit == PERSON and wanted == RECORD):
         return None
     if own is None or own >= theirs:
         return guarantee, mu
@@ -389,10 +388,10 @@ def _most_rows(unit: str) -> int | None:
 
 def _check_unit(unit: object) -> str:
     """Return a unit that certificates state, or raise."""
-    if isinstance(unit, str) and (unit in (RECORD, _PERSON) or _PERSON_OF_ROWS.fullmatch(unit) is not None):
+    if isinstance(unit, str) and (unit in (RECORD, PERSON) or _PERSON_OF_ROWS.fullmatch(unit) is not None):
         return unit
     raise ValueError(
-        f"The 'unit' parameter of Ledger.charge must be {RECORD!r}, {_PERSON!r} or 'one person, at most k rows'. "
+        f"The 'unit' parameter of Ledger.charge must be {RECORD!r}, {PERSON!r} or 'one person, at most k rows'. "
         f"Got {unit!r} instead."
     )
 
@@ -411,18 +410,15 @@ def _checked_budget(epsilon: float | None, delta: float | None, mu: float | None
     """Return the budget that was asked for, or raise if it is not one."""
     asked: Facts = {"epsilon": epsilon, "delta": delta, "composition": composition, "mu": mu}
     for name, value in asked.items():
-        if mu is not None and name != "mu" and value is not None:
-            raise ValueError(
-                f"The '{name}' parameter of Ledger must be None for a budget in mu. Got {value!r} instead."
-            )
-        if name in ("epsilon", "mu") and value is not None:
+        if value is None:
+            continue
+        allowed = "None for a budget in mu" if mu is not None else f"one of {COMPOSITIONS}"
+        if (mu is not None and name != "mu") or (name == "composition" and value not in COMPOSITIONS):
+            raise ValueError(f"The '{name}' parameter of Ledger must be {allowed}. Got {value!r} instead.")
+        if name in ("epsilon", "mu"):
             asked[name] = check_number(name, "Ledger", value, "a finite positive number", 0, math.inf, True)
-    if composition is not None and composition not in COMPOSITIONS:
-        raise ValueError(
-            f"The 'composition' parameter of Ledger must be one of {COMPOSITIONS}. Got {composition!r} instead."
-        )
-    if delta is not None:
-        asked["delta"] = check_number("delta", "Ledger", delta, "a number in [0, 1)", 0, 1)
+        elif name == "delta":
+            asked[name] = check_number(name, "Ledger", value, "a number in [0, 1)", 0, 1)
     return asked
 
 

@@ -10,7 +10,15 @@ from functools import lru_cache
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm, Promise, check_tails, follows
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateError,
+    NoiseTerm,
+    Promise,
+    check_tails,
+    follows,
+    refusing_malformed,
+)
 from dpconvex.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -28,8 +36,6 @@ MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 _BISECTIONS = 14  # for the mu of one run, which ends within a thousandth on the safe side
 _MOST_REPEATS = 1e9
-# Errors that fields of a forged certificate raise while it is checked.
-_MALFORMED = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,8 @@ class PreprocessingCertificate(Promise):
         CertificateError
             Naming what does not follow.
         """
-        try:
+        with refusing_malformed("The certificate is malformed"):
             enough = self._suffices()
-        except CertificateError:
-            raise
-        except _MALFORMED as error:
-            raise CertificateError(f"The certificate is malformed: {error}") from error
         if not enough:
             raise CertificateError("The certificate's 'noise' does not follow from its guarantee.")
 
@@ -338,13 +340,9 @@ class SelectionCertificate(Promise):
 
     def _check(self) -> None:
         """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
-        try:
+        with refusing_malformed("The selection's certificate is malformed"):
             self._check_fields()
             fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
-        except CertificateError:
-            raise
-        except _MALFORMED as error:
-            raise CertificateError(f"The selection's certificate is malformed: {error}") from error
         if not fits:
             raise CertificateError("The selection's 'per_fit' spends more than its guarantee.")
         if not choice:

@@ -180,7 +180,7 @@ def _poisson_rdp(rate: float, mu: float, orders: Array) -> Array:
 
 
 def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
-    """Return the smallest epsilon >= 0 with ``exp((a-1)(rdp - epsilon)) (1 - 1/a)^{a-1} / a <= delta`` at some order."""
+    """Return the smallest epsilon >= 0 with ``exp((a-1)(rdp - epsilon)) (1 - 1/a)^{a-1} / a <= delta`` for an order."""
     needed = rdp + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     return max(0.0, float(np.min(needed)))
 

@@ -116,7 +116,7 @@ def forecast(sent: Mapping[str, Any]) -> str:
         without=ahead.form(ahead.without_privacy) + unit,
         mechanism=found.best.mechanism,
         attack=attacker(wish.guarantee),
-        truly=_mechanism_accuracy(wish.guarantee, found.best.mechanism),
+        mechanism_accuracy=_mechanism_accuracy(wish.guarantee, found.best.mechanism),
         per_person=wish.per_person,
         person=_person_promise(wish),
         other=[(words, ahead.form(each.best.excess_risk) + unit) for words, each in other],

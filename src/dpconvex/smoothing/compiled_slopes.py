@@ -30,32 +30,16 @@ _KERNELS: dict[type, int] = {
 
 
 class CompiledSlope(NamedTuple):
-    """A loss as numbers: which formula, and its constants.
+    """A loss as numbers: the formula of its slope, and the formula's constants."""
 
-    Attributes
-    ----------
-    residual : bool
-        Whether the loss is one of ``y - z``; otherwise of ``y * z``.
-    formula, kernel : int
-        Which slope, and which kernel smooths it.
-    width : float
-        Reciprocal bandwidth of a convolution, modulus of a Moreau envelope, width of a Huber loss.
-    first : float
-        Leftmost slope (mean of the outermost slopes for a plain kinked loss).
-    factor : float
-        What the slope of a loss without knots is multiplied by.
-    knots, slopes : arrays
-        Knots, and for each the jump of the slope (half of it for a plain kinked loss, the slope to its left for an
-        envelope, with the last slope at the end).
-    """
-
-    residual: bool
+    residual: bool  # a loss of y - z; otherwise of y * z
     formula: int
-    kernel: int
-    width: float
-    first: float
-    factor: float
+    kernel: int  # of a convolution
+    width: float  # reciprocal bandwidth of a convolution, modulus of a Moreau envelope, width of a Huber loss
+    first: float  # leftmost slope; of a kinked loss the mean of the outermost slopes
+    factor: float  # of a loss without knots
     knots: NDArray[np.float64]
+    # For each knot the jump of the slope; of a kinked loss half of it; of an envelope the slope to its left, and one more.
     slopes: NDArray[np.float64]
 
 

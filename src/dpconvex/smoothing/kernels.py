@@ -131,11 +131,6 @@ class GaussianKernel(_ProductOrRadialKernel):
     ----------
     dim : int, default=1
         Dimension.
-
-    Examples
-    --------
-    >>> round(GaussianKernel().mean_abs, 6)
-    0.797885
     """
 
     _second_moment: ClassVar[float] = 1.0

@@ -21,7 +21,7 @@ from typing import Any
 
 from dpconvex.engine.dask.partitions import (
     Call,
-    Clean,
+    CleanTargets,
     Partition,
     PartitionFacts,
     PartitionMap,
@@ -54,30 +54,15 @@ _held: weakref.WeakValueDictionary[tuple[str, int], Held] = weakref.WeakValueDic
 
 
 class HeldTable:
-    """The partitions of a table, held by the workers of a cluster.
+    """The partitions of a table, held by the workers of a cluster; ``facts`` are the findings of their checks.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        The cluster; it stays the same for as long as the table lives.
-    pairs : sequence of Delayed
-        Features and target of every partition.
-    width, numeric, clean
-        As for `check_partition`.
-
-    Attributes
-    ----------
-    facts : list of PartitionFacts
-        Findings of the checks.
-
-    Raises
-    ------
-    ClusterLostError
-        If the scheduler is gone, or there has been no worker, or no answer of one that is waited for, for as long as
-        ``dask.config`` setting ``dpconvex.timeout`` says.
+    `ClusterLostError` is raised if the scheduler is gone, or there has been no worker, or no answer of one that is
+    waited for, for as long as ``dask.config`` setting ``dpconvex.timeout`` says.
     """
 
-    def __init__(self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: Clean | None) -> None:
+    def __init__(
+        self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: CleanTargets | None
+    ) -> None:
         import dask
 
         self._client = client
@@ -293,7 +278,7 @@ class _WorkerCall:
 
 
 class _Pings:
-    """Questions to workers that a pass waits for: a frozen one keeps its place at the scheduler."""
+    """Questions to workers that a pass waits for: a frozen one stays registered at the scheduler."""
 
     def __init__(self, client: Any, timeout: float) -> None:
         self._client, self._timeout = client, timeout
@@ -324,17 +309,13 @@ def _forget_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Table:
-    """Facts that workers need to check a table's partitions.
-
-    ``limit`` bounds the bytes that a worker may park; with None it is half of the free space, shared by all
-    ``workers``, which might share one disk.
-    """
+    """Facts that workers need to check a table's partitions."""
 
     name: str
     width: int
     numeric: bool
-    clean: Clean | None
-    limit: int | None
+    clean: CleanTargets | None
+    limit: int | None  # bytes that a worker may park; None for half of the free space, shared by all workers
     workers: int
 
 
@@ -390,16 +371,13 @@ def _open_spill_file(table: Table, folder: str) -> SpillFile | None:
 
 @dataclass(frozen=True)
 class Work:
-    """Part of a pass: the partitions of one thread of a worker.
-
-    ``items`` are position in the pass, number in the table, changes of weights, and the call of each partition;
-    ``grouped`` says that results are sums that may be added up.
-    """
+    """Part of a pass: the partitions of one thread of a worker."""
 
     table: str
     mapping: PartitionMap
+    # Position in the pass, number in the table, changes of weights, and the call of each partition.
     items: Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
-    grouped: bool
+    grouped: bool  # whether results are sums that may be added up
 
 
 def run_held(work: Work) -> tuple[list[Block], list[int]]:

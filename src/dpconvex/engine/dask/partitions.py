@@ -104,8 +104,8 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
             f"The X and y given to {owner} must have the same partitions. "
             f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
         )
-    together = dask.delayed(_tuple, pure=True)
-    return [together(*every) for every in zip(parts, targets, *others, strict=True)], width
+    join = dask.delayed(_tuple, pure=True)
+    return [join(*every) for every in zip(parts, targets, *others, strict=True)], width
 
 
 def _positions_from_end(target: Any) -> Any:
@@ -157,11 +157,11 @@ def _read_features(part: Any) -> Any:
     return writable_view(np.asarray(values, dtype=dtype))
 
 
-def read_pair(pair: tuple[Any, Any], clean: Clean | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def read_pair(pair: tuple[Any, Any], clean: CleanTargets | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
         return _read_features(pair[0]), np.asarray(pair[1])
-    return _read_features(loosen(pair[0])), exact_values(pair[1])
+    return _read_features(objects_to_numbers(pair[0])), exact_values(pair[1])
 
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -196,7 +196,7 @@ def _number_or_missing(value: Any) -> float:
         return math.nan
 
 
-def loosen(part: Any) -> Any:
+def objects_to_numbers(part: Any) -> Any:
     """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
     if isinstance(part, np.ndarray):
         return numbers_or_missing(part) if part.dtype.kind == "O" else part
@@ -223,7 +223,7 @@ def _valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Clean:
+class CleanTargets:
     """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
 
     ``encode`` makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
@@ -239,18 +239,14 @@ class Clean:
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """Findings of the check of a partition: counts and flags, never values.
-
-    ``problem`` is the key of an error message, ``X`` and ``y`` lie in a spill file, ``labels`` are the distinct ones,
-    and ``mark`` is the fingerprint by which a partition is known when it is read again.
-    """
+    """Findings of the check of a partition: counts and flags, never values."""
 
     rows: int
-    problem: str | None = None
+    problem: str | None = None  # key of an error message
     X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
-    labels: npt.NDArray[Any] | None = None
-    mark: tuple[Any, ...] = ()
+    labels: npt.NDArray[Any] | None = None  # the distinct ones
+    mark: tuple[Any, ...] = ()  # fingerprint by which a partition is known when it is read again
 
     @staticmethod
     def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
@@ -267,7 +263,7 @@ def check_partition(
     width: int,
     numeric: bool,
     spill: SpillFile | None,
-    clean: Clean | None = None,
+    clean: CleanTargets | None = None,
     reread: bool = False,
 ) -> PartitionFacts:
     """Check one partition, and park it in the spill file if there is one with room for it.
@@ -332,40 +328,18 @@ def _all_finite(values: Any) -> bool:
 
 @dataclass(frozen=True)
 class Partition:
-    """Source of the rows of one partition.
-
-    Attributes
-    ----------
-    rows : int
-        Their number.
-    mark : tuple
-        Fingerprint by which the rows are known when they are read again.
-    number : int
-        Number of the partition in its table.
-    pair : Delayed
-        Features and target, from their source.
-    graph : PartitionGraph or None
-        Computes the pair in this process without other partitions.
-    X, y : SpilledArray, SpilledNonZeros, SpilledLabels or None
-        Parked features and target.
-    weights : SpilledArray or None
-        Weights that replace those of the row map.
-    pending : tuple of callables
-        Changes of weights that are applied anew in every pass.
-    row_weights : RowWeights or None
-        In the memory of this process.
-    """
+    """Source of the rows of one partition."""
 
     rows: int
-    mark: tuple[Any, ...]
-    number: int
-    pair: Any = None
-    graph: PartitionGraph | None = None
-    X: SpilledArray | SpilledNonZeros | None = None
-    y: SpilledArray | SpilledLabels | None = None
-    weights: SpilledArray | None = None
-    pending: tuple[Reweigh, ...] = ()
-    row_weights: RowWeights | None = None
+    mark: tuple[Any, ...]  # fingerprint by which the rows are known when they are read again
+    number: int  # of the partition in its table
+    pair: Any = None  # delayed features and target, from their source
+    graph: PartitionGraph | None = None  # computes the pair in this process without other partitions
+    X: SpilledArray | SpilledNonZeros | None = None  # parked features
+    y: SpilledArray | SpilledLabels | None = None  # parked target
+    weights: SpilledArray | None = None  # replace those of the row map
+    pending: tuple[Reweigh, ...] = ()  # changes of weights that are applied anew in every pass
+    row_weights: RowWeights | None = None  # in the memory of this process
 
     @property
     def at_hand(self) -> bool:
@@ -388,7 +362,7 @@ class Partition:
                 rows = change(rows)
         return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
 
-    def holds(self, pair: tuple[Any, Any], clean: Clean | None) -> bool:
+    def holds(self, pair: tuple[Any, Any], clean: CleanTargets | None) -> bool:
         """Whether features and target that were read now are those of this partition, row by row."""
         try:
             X, y = read_pair(pair, clean)
@@ -421,7 +395,7 @@ class PartitionMap:
     target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
     target_shift: float
     target_scale: float
-    clean: Clean | None = None
+    clean: CleanTargets | None = None
     labels: bool = False
 
     def source_rows(

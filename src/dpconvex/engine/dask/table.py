@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpconvex.engine.dask.cluster import GROUP, HeldTable
 from dpconvex.engine.dask.partitions import (
     Call,
-    Clean,
+    CleanTargets,
     Partition,
     PartitionFacts,
     PartitionMap,
@@ -51,18 +51,8 @@ class DaskRows:
     """Rows and targets in partitions: what `MemoryRows` offers for sums, without holding the rows.
 
     Results are added in the order of the partitions, so they do not depend on who computed them. A partition whose
-    worker dies is computed again by another one. Functions given to `sum` and `combine` are sent to the workers.
-
-    Parameters
-    ----------
-    partitions : sequence of Partition
-        Those that have rows.
-    mapping : PartitionMap
-        Map to bounded rows.
-    spill : SpillFile or None
-        Place for weights.
-    held : HeldTable or None
-        The workers that hold the partitions.
+    worker dies is computed again by another one. Functions given to `sum` and `combine` are sent to the workers. All
+    ``partitions`` have rows; ``spill`` is a file for weights, and ``held`` the workers that hold the partitions.
     """
 
     def __init__(
@@ -279,46 +269,27 @@ class _RowFacts:
 
 
 class DaskTable:
-    """Features and target of Dask collections, checked and counted in one pass.
+    """Features and target of Dask collections, checked and counted in one pass; ``shape`` is that of the rows.
 
-    Parameters
-    ----------
-    X : dask array or dataframe of shape (n_rows, n_features)
-        Partitions may be empty, uneven and of different dtypes.
-    y : dask array or series of shape (n_rows,)
-        With the partitions of X.
-    owner : str
-        Name of the caller, for error messages.
-    numeric : bool, default=True
-        Whether the target must be finite numbers; otherwise it holds labels.
-    clean : Clean, optional
-        Marks invalid rows, which are then ignored instead of refused.
-    least : int, default=1
-        Smallest number of rows, 0 or 1.
+    Partitions may be empty, uneven and of different dtypes; the target has those of X. It holds finite numbers if
+    ``numeric``, else labels. With ``clean`` invalid rows are marked, to be ignored, instead of refused.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Number of rows and of features.
-
-    Notes
-    -----
     The checking pass also parks partitions in an uncompressed temporary file without a name, up to ``dask.config``
     setting ``dpconvex.spill-limit`` (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the
     source in every pass), in ``temporary-directory``. On a ``dask.distributed`` cluster every worker parks what it
     checked in its own local directory, with the limit for each of them, and later passes move sums only. Partitions
     beyond the limit are read from their source in every pass, and those of a worker that died once more.
 
-    What is read again must be what was checked, in number, types and bytes: else `SourceChangedError` is raised. A
-    cluster without scheduler, or without workers for ``dask.config`` setting ``dpconvex.timeout`` ("5 minutes" by
-    default), raises `ClusterLostError`; nothing falls back to threads of this process.
+    A partition that is read again must be the one that was checked, in number, types and bytes: else
+    `SourceChangedError` is raised. A cluster without scheduler or workers raises `ClusterLostError`; nothing falls back
+    to threads of this process.
 
     Privacy: error messages name what is wrong and never a value. The number of rows is public under replace-one.
     Checksums stay inside.
     """
 
     def __init__(
-        self, X: Any, y: Any, owner: str, numeric: bool = True, clean: Clean | None = None, least: int = 1
+        self, X: Any, y: Any, owner: str, numeric: bool = True, clean: CleanTargets | None = None, least: int = 1
     ) -> None:
         import dask
 
@@ -416,7 +387,10 @@ class DaskTable:
 
 
 def _map_column(
-    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], partition: Partition | None, clean: Clean | None
+    function: Callable[[Any], Any],
+    triple: tuple[Any, Any, Any],
+    partition: Partition | None,
+    clean: CleanTargets | None,
 ) -> tuple[int, Any]:
     """Return the length of a partition of one column, and a function of it; rows beside it must be known."""
     if partition is not None and not partition.holds(triple[:2], clean):

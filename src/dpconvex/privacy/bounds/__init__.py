@@ -27,7 +27,7 @@ from dpconvex.privacy.calibration import (
     trace_laplace_scale,
     trace_perturbation_scale,
 )
-from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
+from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.profiles import trace_delta
 
 if TYPE_CHECKING:
@@ -293,31 +293,6 @@ class Bounds:
         got = type(value).__name__ if name == "loss" else repr(value)
         text = f"The '{name}' parameter of {type(self).__name__} must be {wanted}. Got {got} instead."
         return error(f"{text} {remedy}".rstrip())
-
-
-def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
-    """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
-    if not hasattr(loss, "value"):
-        raise TypeError(
-            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
-            f"Got {type(loss).__name__} instead."
-        )
-    base = loss
-    while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
-        base = base.loss
-    kinks = getattr(base, "piecewise_linear", None)
-    if kinks is not None:
-        # A convex function is least at a knot, unless it falls forever.
-        falls = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0
-        negative = falls or min(kinks.heights) < 0
-    else:
-        margins = np.linspace(-50.0, 50.0, 2001)
-        negative = min(float(np.min(loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0
-    if negative:
-        raise ValueError(
-            f"The 'loss' parameter of {owner} must never be negative. "
-            f"Got {type(loss).__name__}, which is, instead. Add a constant to it."
-        )
 
 
 # Module of each kind, loaded when a certificate names it.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, PointwiseLoss
-from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds, check_loss_never_negative
+from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
+from dpconvex.privacy.bounds.robust import check_loss_never_negative
 from dpconvex.privacy.description import Facts
 
 PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
@@ -48,8 +49,8 @@ class PairwiseBounds(Bounds):
 
     Parameters
     ----------
-    n_samples, n_features : int
-        Public number of rows and columns.
+    n_samples, n_features, alpha
+        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
     loss : pairwise loss
         A loss of score differences.
     row_norm : float
@@ -61,8 +62,6 @@ class PairwiseBounds(Bounds):
     label_private : bool
         Whether a replaced record may change its label. If not, labels are public and
         ``gradient_sensitivity = L D max(1/m+, 1/m-)``, twice that for losses that are not monotone.
-    alpha : float
-        Strength of the penalty.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation. Under add-or-remove-one, where all labels are private, one record less or more gives
 
@@ -241,8 +240,8 @@ class TopRankBounds(Bounds):
 
     Parameters
     ----------
-    n_samples, n_features : int
-        Public numbers of records and columns.
+    n_samples, n_features, alpha
+        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
     loss : Loss
         c: a smooth margin loss, never negative and never increasing.
     row_norm : float
@@ -251,8 +250,6 @@ class TopRankBounds(Bounds):
         K: among how many negative records a positive one should not be.
     min_positive : int
         m+: a public lower bound on the number of positive records; if it is none, losses count less.
-    alpha : float
-        Penalty.
     neighbors : {"replace_one"}
         A replaced record may change its label.
     width : float

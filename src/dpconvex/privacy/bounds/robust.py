@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds import EPS, check_loss_never_negative
+from dpconvex.privacy.bounds import EPS
 from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.description import Facts
+from dpconvex.privacy.description import Facts, RecordLoss
 
 NORMS = ("l2", "linf", "l1", "box", "hull", "own")
 
@@ -20,6 +20,30 @@ _STEEP = 100  # of the wall: minimisers go at most a hundredth of B beyond it
 _ABOVE = math.nextafter(1.0, 2.0)  # a share of 1 is allowed
 _TARGETS = np.array([1.0, 1.0, -1.0, -1.0])
 _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
+
+
+def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
+    """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
+    if not hasattr(loss, "value"):
+        raise TypeError(
+            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
+            f"Got {type(loss).__name__} instead."
+        )
+    base = loss
+    while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
+        base = base.loss
+    kinks = getattr(base, "piecewise_linear", None)
+    if kinks is not None:
+        # A convex function is least at a knot, unless it falls forever.
+        negative = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0 or min(kinks.heights) < 0
+    else:
+        margins = np.linspace(-50.0, 50.0, 2001)
+        negative = min(float(np.min(loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0
+    if negative:
+        raise ValueError(
+            f"The 'loss' parameter of {owner} must never be negative. "
+            f"Got {type(loss).__name__}, which is, instead. Add a constant to it."
+        )
 
 
 @dataclass(frozen=True)

@@ -27,20 +27,14 @@ class StructuredBounds(Bounds):
 
     Parameters
     ----------
-    n_samples : int
-        Public number of records (nominal under add-or-remove-one).
-    n_features : int
-        Number d of coefficients.
+    n_samples, n_features, alpha, neighbors
+        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
     loss : VectorLoss
         The loss of a residual vector; smooth for objective perturbation.
     operator_norm : float
         Bound on the spectral norm of a record's matrix, the row of the link excluded.
     link_norm : float
         Bound on the row of the link; 0 without one.
-    alpha : float
-        Strength of the penalty ``(alpha/2) ||theta||^2``.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation.
     shared : m vectors of length d, optional
         A PUBLIC matrix that is A in every record: an l1-regularised generalised linear model. Its term is then the same
         for neighbours under replace-one and cancels from every difference of gradients and of Hessians, so that
@@ -184,20 +178,16 @@ class DeclaredBounds(Bounds):
 
     Parameters
     ----------
-    n_samples : int
-        Public number of records, for the record.
-    n_features : int
-        Number of coefficients.
+    n_samples, n_features : int
+        Public number of records, for the record, and of coefficients.
     slope : float
         L, as declared.
     curvature : float
         Largest eigenvalue of the Hessian of f, as declared.
     whole_slope : float, optional
         ``L_F``, as declared; ``2 L`` by default, since ``||alpha theta|| <= L`` at minimisers.
-    alpha : float
-        Strength of the penalty.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation that the certificate states.
+    alpha, neighbors
+        Strength of the penalty, and the relation that the certificate states.
     name : str
         What the objective is called in the certificate.
 

@@ -92,7 +92,7 @@ def on_grid(value: ArrayLike, grid: float) -> Array:
     bounded = np.clip(np.asarray(value, dtype=np.float64), -_LARGEST, _LARGEST)
     with np.errstate(over="ignore", under="ignore"):
         cells = np.clip(np.rint(bounded / grid), -_LARGEST, _LARGEST)
-    return np.nan_to_num(cells, nan=0.0)
+    return np.asarray(np.nan_to_num(cells, nan=0.0))
 
 
 class NoiseSource:

@@ -327,7 +327,8 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
 
     def kernel(offered: Block, part: NDArray[np.int64], first: int) -> Filled:
-        return _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
+        filled: Filled = _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
+        return filled
 
     def finish(sign: int, whole: int, fraction: Uniform) -> int:
         size_of = round_product(int(mantissa), int(drop), whole, fraction)
@@ -342,7 +343,8 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
     drawn = np.empty((size, 2 + _DIGITS), dtype=np.uint64)
 
     def kernel(offered: Block, part: Block, first: int) -> Filled:
-        return _fill_digits(offered, _WHOLE_PARTS, part, first)
+        filled: Filled = _fill_digits(offered, _WHOLE_PARTS, part, first)
+        return filled
 
     def finish(sign: int, whole: int, fraction: Uniform) -> list[int]:
         while fraction.bits < 64 * _DIGITS:
