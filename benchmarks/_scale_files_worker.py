@@ -61,7 +61,7 @@ def measure(folder: Path, mode: str) -> dict[str, Any]:
                 firsts.append(time.perf_counter() - begin)
     for keep in (True, False):
         X, y = np.ones((30_000, len(names)), np.float32), np.ones(30_000)
-        EmpiricalObjective(MemoryRows(X, y, row_map, keep=keep), loss, 1e-4).gradient(np.zeros(row_map.dim))
+        EmpiricalObjective(MemoryRows(X, y, row_map, cache=keep), loss, 1e-4).gradient(np.zeros(row_map.dim))
     fit: dict[str, Any] = {"fit": 0.0, "first": firsts[0]}
     with dask.config.set({"dpconvex.spill-limit": 0 if mode == "parquet" else None}):
         if mode == "memory":

@@ -20,6 +20,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.planning import linear_preset
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.solvers import AcceleratedGradient, Katyusha, StochasticSubgradient, Subgradient, default_solver
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6

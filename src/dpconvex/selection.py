@@ -35,8 +35,8 @@ from dpconvex.inputs.people import read_row_weights, split_people
 from dpconvex.inputs.settings import (
     Classifier,
     Model,
+    check_optional_positive,
     least_rows,
-    optional_positive,
     resolve_guarantee,
     resolve_samples,
 )
@@ -115,7 +115,7 @@ def compared_by(
     estimator: Model, scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None, score_bound: float | None
 ) -> Score:
     """Return the score that candidates are compared by."""
-    bound = optional_positive("score_bound", score_bound, "DPSelect")
+    bound = check_optional_positive("score_bound", score_bound, "DPSelect")
     if isinstance(scoring, (RowScore, AUCScore)):
         score = scoring
         needed = "decision_function" if isinstance(score, AUCScore) else score.response
@@ -321,7 +321,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return self.strategy
 
     def _repeats(self) -> float | None:
-        repeats = optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
+        repeats = check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
         if repeats is not None and repeats < 1:
             raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
         return repeats

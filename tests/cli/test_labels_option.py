@@ -70,9 +70,9 @@ def test_a_range_is_no_set_of_labels(folder, task):
 
 def test_where_the_label_set_is_from_is_said(sales):
     found = sales.fit("--task", "logistic", "--target", "city")
-    assert "was read from the data, without noise" in " ".join(found.stdout.split())
+    assert "read from the data without noise" in " ".join(found.stdout.split())
     said = " ".join(sales.run("verify", "model.json").stdout.split())
-    assert "was read from the data, without noise" in said
+    assert "read from the data without noise" in said
     assert "or --classes" in said
     assert "declared beforehand" in sales.fit("--task", "logistic", *CITY).stdout
     assert "label set" not in sales.fit("--target", "temperature").stdout

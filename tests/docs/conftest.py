@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 from dpconvex.mechanisms import RULES
+from dpconvex.privacy import certificate
 
 
 @pytest.fixture(autouse=True)
@@ -14,4 +15,4 @@ def taught_mechanisms_are_forgotten(monkeypatch):
     for home in set(RULES.values()):  # the library's own first: what is loaded later would be forgotten, too
         import_module(f"dpconvex.mechanisms.{home}")
     for registry in ("_CALIBRATORS", "_PROVERS"):
-        monkeypatch.setattr(rules, registry, dict(getattr(rules, registry)))
+        monkeypatch.setattr(certificate, registry, dict(getattr(certificate, registry)))

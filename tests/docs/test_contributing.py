@@ -62,6 +62,13 @@ def test_certificates_of_the_guides_mechanism_refuse_half_of_the_noise(guide, gu
             replace(forged, digest=forged._hash()).verify()
 
 
+def test_the_recipe_for_a_change_of_the_fit(guide):
+    """Certificates verified while it ran; a doubled share moved the model, and no budget was ruined by it."""
+    assert all(guide["ratios"] != 1)
+    assert all(guide["ratios"] < 2)
+    assert guide["before"][1] < guide["before"][0]
+
+
 def test_links_of_project_files_lead_somewhere():
     for name in ("SECURITY.md", "reproduction/README.md"):
         path = ROOT / name

@@ -15,7 +15,7 @@ from dpconvex.objectives.empirical import WeightedSlope
 
 
 def test_influence_weights_survive_a_pass_with_others(monkeypatch):
-    """A survey of rows with weights of their own says nothing of those that the row map gives."""
+    """Weights of their own say nothing of those that the row map gives."""
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)  # several blocks per partition
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)

@@ -15,14 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.queries import Slope
+from dpconvex.core.queries import Factor, Slope
 from dpconvex.engine import MemoryRows, RowMap, dense_rows, summation
 from dpconvex.engine.dense_kernels import map_rows
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.summation import most_additions, part_indices
 from dpconvex.engine.threads import in_threads, single_threaded_blas
-from dpconvex.losses import Logistic, Pinball
+from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.smoothing import (
+    EpanechnikovKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+    convolve,
+)
 
 
 def naive_map(X, row_map):
@@ -532,6 +540,20 @@ def test_multiples_have_the_same_bits_whoever_stands_before_a_row(weighted):
     for first in range(9):
         for last in range(first + 1, 21):
             np.testing.assert_array_equal(margins(first, last), whole[first:last])
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LogisticKernel, UniformKernel, EpanechnikovKernel, LaplacianKernel])
+def test_a_slope_has_the_same_bits_wherever_its_record_stands(kernel):
+    """Engines take slopes of whole blocks: vector lanes and what is left of them must round alike."""
+    rng = np.random.default_rng(4)
+    y, z, w = rng.choice([-1.0, 1.0], 700), 3 * rng.normal(size=700), rng.random(700)
+    for loss in (Logistic(), convolve(Pinball(0.3), kernel(), 0.2), convolve(Hinge(), kernel(), 0.2)):
+        for slope in (Slope(loss), Slope(loss, weighting="clip"), Factor("curvature", loss)):
+            whole = np.atleast_2d(slope(y, z, w))[0]
+            for first in range(17):
+                for size in (1, 2, 3, 4, 5, 7, 8, 9, 16, 33, 500):
+                    part = slice(first, first + size)
+                    np.testing.assert_array_equal(np.atleast_2d(slope(y[part], z[part], w[part]))[0], whole[part])
 
 
 def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():

@@ -1,8 +1,8 @@
 """No product of matrices on private rows where its rounding counts: what a record adds depends on that record alone.
 
 Libraries for matrices round a row by how many others there are, and how: a count, a kinked slope or a rounded score of
-one record would then move with another. Rows are multiplied by ``engine.block_products`` and compiled kernels, one by one.
-Every other product in the library is listed here with the reason why it may be one.
+one record would then move with another. Rows are multiplied by ``engine.block_products`` and compiled kernels, one by
+one. Every other product in the library is listed here with the reason why it may be one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CERTIFIED = "part of a minimiser whose certified gap includes rounding: the gap 
 #: Rooms and files in which every product is for one reason.
 ROOMS = {
     "audit": "attacks on tables of their own",
-    "datasets": "tables that are drawn",
+    "datasets.py": "tables that are drawn",
     "planning": PUBLIC,
     "fit": PUBLIC,  # answers of the core, no rows
     "mechanisms": PUBLIC,  # the same; the exceptions are below
@@ -46,7 +46,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.abs(matrix) @ np.abs(np.linalg.inv(matrix))": PUBLIC,
         "product @ vector": PUBLIC,
         "product.T @ (product @ vector)": PUBLIC,
-        "self.directions @ (self.stretch * self.centre)": PUBLIC,
+        "self.directions @ (self.column_scale * self.centre)": PUBLIC,
         "np.einsum('ij,ij->j', inner, inner)": PUBLIC,
         "normal.T @ normal": PUBLIC,
         "np.abs(inner) @ np.abs(centre)": PUBLIC,
@@ -78,8 +78,8 @@ PRODUCTS: dict[str, dict[str, str]] = {
     "estimators/linear.py": {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,
         "jacobian.T @ np.asarray(covariance) @ jacobian": PUBLIC,
+        "X @ coef": "sparse rows and matrices of records: one after the other",
     },
-    "estimators/linear.py": {"X @ coef": "sparse rows and matrices of records: one after the other"},
     "losses/max_affine.py": {
         "directions[:len(groups)] @ direction": PUBLIC,
         "limits @ normal": PUBLIC,
@@ -88,8 +88,10 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "limit @ origin": PUBLIC,
     },
     "losses/structured.py": {"differences @ axes[0]": PUBLIC},
-    "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM},
-    "mechanisms/dp_sgd.py": {"np.tensordot(slopes, matrices, axes=2)": SUM},
+    "mechanisms/dp_sgd.py": {
+        "weights[visited] * slopes @ block": SUM,
+        "np.tensordot(slopes, matrices, axes=2)": SUM,
+    },
     "objectives/structured.py": {
         "self.matrix @ theta": PUBLIC,
         "slopes @ self.matrix": PUBLIC,

@@ -84,7 +84,7 @@ def test_refusals(method):
             method().certify(facts(neighbors="add_or_remove_one"), budget)
     with pytest.raises(ValueError, match="lipschitz=inf"):
         method(step_size=0.1).certify(facts(loss=Squared()), budget)
-    bad = {"step_size": -1.0, "decay": 0.5, "radius": 0.0, "noise": "no"}
+    bad = {"step_size": -1.0, "decay": 0.5, "radius": 0.0}
     for field, value in [("phases", 11), ("phases", 0), *bad.items()]:
         with pytest.raises(ValueError, match=f"The '{field}' parameter of {name} must be"):
             method(**{field: value}).certify(facts(), budget)
@@ -106,8 +106,8 @@ def test_tampering_is_noticed():
     again = Certificate.from_json(certificate.to_json())
     again.verify()
     for field, value, problem in (
-        ("step_size", 0.11, "hides a sensitivity"),
-        ("decay", 3.0, "hides a sensitivity"),
+        ("step_size", 0.11, "states a sensitivity"),
+        ("decay", 3.0, "states a sensitivity"),
         ("phases", 2, "must have the terms"),
         ("assignment", "by target", "random permutation"),
         ("step_size", 0.09, "edited"),

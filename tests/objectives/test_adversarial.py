@@ -160,7 +160,7 @@ def test_costly_facts_hold():
     for _ in range(100):
         rows = MemoryRows(np.sign(rng.normal(size=(1, 3))), [rng.choice([-1.0, 1.0])], row_map)
         record = CostlyAdversaryObjective(rows, Logistic(), 0.2, 4.0)
-        assert record.reach == pytest.approx(facts.adversary_reach)
+        assert record.reach == pytest.approx(facts.perturbation_norm)
         theta = rng.normal(size=4)
         theta *= facts.minimiser_norm * rng.random() / np.linalg.norm(theta)
         gradient = record.gradient(theta) - 0.2 * theta
@@ -238,10 +238,10 @@ def test_sets_of_ones_own(norm):
         behind = [smoothed_support(c - step * e, norm, width, shape) for e in np.eye(3)]
         slopes = [(a[0] - b[0]) / (2 * step) for a, b in zip(around, behind, strict=True)]
         np.testing.assert_allclose(slope, slopes, atol=1e-7)
-        assert np.linalg.norm(slope) <= bounds.adversary_reach * (1 + 1e-12)
+        assert np.linalg.norm(slope) <= bounds.perturbation_norm * (1 + 1e-12)
         eigenvalues = np.linalg.eigvalsh(bend)
         assert eigenvalues.min() >= -1e-9
-        assert eigenvalues.max() <= bounds._bend / width * (1 + 1e-9)
+        assert eigenvalues.max() <= bounds._dual_norm_curvature / width * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("norm", SETS)

@@ -33,15 +33,15 @@ def adversarial_rows(kind, n, d):
 
 
 @pytest.mark.parametrize("kind", ["alike", "growing", "cancelling", "wide"])
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("cache", [True, False])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_combined_rows_stay_within_the_bound(kind, keep, order, monkeypatch):
+def test_combined_rows_stay_within_the_bound(kind, cache, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 10)
     n, d = 40_000, 3
     # Numbers of 24 bits, whose products are exact.
     X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)
-    rows = MemoryRows(X, np.zeros(n), RowMap(d, 1.0, fit_intercept=False), threads=1, keep=keep)
+    rows = MemoryRows(X, np.zeros(n), RowMap(d, 1.0, fit_intercept=False), threads=1, cache=cache)
     multiples = np.random.default_rng(0).uniform(0.5, 1.0, n).astype(np.float32).astype(float)
 
     def function(y, z, w):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.inputs import table_files
-from dpconvex.inputs.csv_reader import LineProblem, split_fields
-from dpconvex.inputs.schema import FileFormat, parse_schema
+from dpconvex.inputs.csv_reader import FileFormat, LineProblem, split_fields
+from dpconvex.inputs.schema import parse_schema
 from dpconvex.inputs.table_files import open_table, read_training_file
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)

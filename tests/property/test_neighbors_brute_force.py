@@ -364,7 +364,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
     # Coordinates are released before gradients are: the sums must be bounded for all of them.
     ratios = Ratios()
 
-    @settings(FIXED, max_examples=60)
+    @settings(FIXED, max_examples=120)
     @given(st.data())
     def run(data):
         estimator, d = data.draw(estimators(relation))

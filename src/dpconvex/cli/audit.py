@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     Sampler = Callable[[int, np.random.Generator], Array]
     Attacks = dict[str, tuple[Sampler, Sampler]]  # by name, the runs on either data set
 
+SAMPLER = (
+    "Audit your own mechanism instead: MODULE:FUNCTION, where FUNCTION(which, count, rng) returns count outputs on the "
+    "first (0) or second (1) of two neighbouring data sets."
+)
 FEWEST, MOST = 100, 1_000_000
 _BUDGET = {"epsilon", "delta", "mu"}
 _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
@@ -39,18 +43,9 @@ _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 def audit(
     settings: options.Settings,
     task: options.TaskOption = "quantile",
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            help="Audit your own mechanism instead: MODULE:FUNCTION, where FUNCTION(which, count, rng) returns "
-            "count outputs on the first (0) or second (1) of two neighbouring data sets.",
-            show_default=False,
-        ),
-    ] = None,
+    sampler: Annotated[str | None, options.text_option(SAMPLER)] = None,
     n_samples: Annotated[int, typer.Option(*options.ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
-    n_features: Annotated[
-        int, typer.Option(*options.COLUMNS, help="Columns of the invented data.", min=1, max=1_000)
-    ] = 1,
+    n_features: Annotated[int, typer.Option(*options.COLUMNS, help="Columns of invented data.", min=1, max=1_000)] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)] = 100_000,
     confidence: Annotated[float, typer.Option(help="Probability that a true claim is not refuted.")] = 1 - 1e-6,

@@ -16,7 +16,8 @@ import typer
 from dpconvex.cli import options
 from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors, text_table
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import FileFormat, read_schema
+from dpconvex.inputs.csv_reader import FileFormat
+from dpconvex.inputs.schema import read_schema
 from dpconvex.inputs.table_files import check_file, open_table, table_format, write_table
 from dpconvex.whole_files import write_whole
 
@@ -205,7 +206,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
     by: Annotated[
-        str | None, typer.Option(help="Column that decides, such as a person: its rows stay together.")
+        str | None, options.text_option("Column that decides, such as a person: its rows stay together.")
     ] = None,
     delimiter: options.DelimiterOption = None,
     encoding: options.EncodingOption = None,

@@ -50,9 +50,7 @@ city = ["berlin", "paris"]
 @reports_errors
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the generated data, never of the noise.")] = 0,
-    files: Annotated[
-        Path | None, typer.Option(help="Write sales.csv and bounds.toml into this folder to try, and stop.")
-    ] = None,
+    files: Annotated[Path | None, typer.Option(help="Only write sales.csv and bounds.toml to this folder.")] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit private models to generated demand and show the certificate and the cost of privacy."""

@@ -33,9 +33,7 @@ ENGINE = "Engine"
 @options.with_model_options
 def fit(
     settings: options.Settings,
-    data: Annotated[
-        Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file; with --engine dask a pattern of files.")
-    ],
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz, .zip) or Parquet file, or a pattern of files for Dask.")],
     feature_bounds: Annotated[Path, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
@@ -49,17 +47,13 @@ def fit(
     delimiter: options.DelimiterOption = None,
     encoding: options.EncodingOption = None,
     engine: Annotated[
-        str, typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE)
+        str, options.text_option("memory (default), or dask for tables larger than memory.", ENGINE)
     ] = "memory",
     scheduler: Annotated[
-        str | None,
-        typer.Option(help="Address of a Dask scheduler whose workers see the files.", rich_help_panel=ENGINE),
+        str | None, options.text_option("Address of a Dask scheduler that sees the files.", ENGINE)
     ] = None,
     memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory for --engine dask, like 2GB; half of the machine's by default.", rich_help_panel=ENGINE
-        ),
+        str | None, options.text_option("Memory for Dask, like 2GB; by default half.", ENGINE)
     ] = None,
     person: options.PersonOption = None,
     json_: options.JsonOption = False,
@@ -176,10 +170,10 @@ def certify(
     n_samples: Annotated[int, typer.Option(*options.ROWS, help="Number of rows, or of people where they are named.")],
     task: options.TaskOption = None,
     n_features: Annotated[
-        int | None, typer.Option(*options.COLUMNS, help="Number of columns, without a schema.")
+        int | None, options.text_option("Number of columns, without a schema.", names=options.COLUMNS)
     ] = None,
     n_classes: Annotated[
-        int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
+        int | None, options.text_option("Number of classes; by default that of --classes, or 2.")
     ] = None,
     feature_bounds: Annotated[Path | None, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)] = None,
     person: options.PersonOption = None,

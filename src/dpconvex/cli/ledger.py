@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import DatasetOption, JsonOption, number_option
+from dpconvex.cli.options import DatasetOption, JsonOption, number_option, text_option
 from dpconvex.cli.output import console, print_json, reports_errors, text_table
 from dpconvex.inputs import InputError
 
@@ -39,9 +39,7 @@ def init(
     epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
     delta: Annotated[float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")] = None,
     mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
-    composition: Annotated[
-        str | None, typer.Option(help="`sums` adds the epsilon and delta that each release states.")
-    ] = None,
+    composition: Annotated[str | None, text_option("`sums` adds the stated epsilons and deltas.")] = None,
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
 ) -> None:

@@ -18,8 +18,9 @@ import typer
 
 from dpconvex.cli.output import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
+from dpconvex.inputs.csv_reader import FileFormat, check_delimiter, check_encoding
 from dpconvex.inputs.release_file import ReleaseFacts, read_release
-from dpconvex.inputs.schema import FileFormat, Schema, check_delimiter, check_encoding
+from dpconvex.inputs.schema import Schema
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Label, Model

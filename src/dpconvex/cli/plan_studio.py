@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dpconvex.planning import Forecast, Forecasts
 
 PLANNED = ("quantile", "newsvendor", "linear", "logistic")
+RESIDUAL_SCALE = "Public guess: standard deviation of residuals over half the target's range."
+FEATURE_SPREAD = "Public guess: standard deviation of a column over its bound."
 
 
 _SHARED = ("epsilon", "delta", "mu", "neighbors", "quantile", "underage_cost", "overage_cost", "row_norm")
@@ -33,40 +35,17 @@ _SHARED = ("epsilon", "delta", "mu", "neighbors", "quantile", "underage_cost", "
 def plan(
     settings: options.Settings,
     rows: Annotated[
-        int,
-        options.text_option(
-            "Number of rows, or with [person] in the schema of people, that you have or expect.",
-            names=options.ROWS[::-1],
-        ),
+        int, options.text_option("Number of rows, or of people if the schema names them.", names=options.ROWS[::-1])
     ],
     features: Annotated[
-        int | None,
-        options.text_option(
-            "Number of columns, indicators of categories counted one by one; or give a schema.",
-            names=options.COLUMNS[::-1],
-        ),
+        int | None, options.text_option("Columns; or give a schema.", names=options.COLUMNS[::-1])
     ] = None,
-    schema: Annotated[
-        Path | None,
-        options.text_option("Schema, which says the columns and the largest norm of a row.", names=options.SCHEMA),
-    ] = None,
-    task: Annotated[
-        str | None,
-        options.text_option("quantile (default), newsvendor, linear, or logistic (default for a target of classes)."),
-    ] = None,
-    accuracy: Annotated[
-        float | None, options.number_option("Excess risk you want, to find the rows it needs; 0.05 by default.")
-    ] = None,
-    residual_scale: Annotated[
-        float | None,
-        options.number_option("Public guess: standard deviation of residuals over half the target's range."),
-    ] = None,
-    feature_spread: Annotated[
-        float | None, options.number_option("Public guess: standard deviation of a column over its bound.")
-    ] = None,
-    class_rate: Annotated[
-        float | None, options.number_option("Logistic: public guess of the share of the rarer or any one class.")
-    ] = None,
+    schema: Annotated[Path | None, options.text_option("Schema: columns and row norm.", names=options.SCHEMA)] = None,
+    task: Annotated[str | None, options.text_option(f"{', '.join(PLANNED)}; as for `fit` by default.")] = None,
+    accuracy: Annotated[float | None, options.number_option("Excess risk you want; 0.05 by default.")] = None,
+    residual_scale: Annotated[float | None, options.number_option(RESIDUAL_SCALE)] = None,
+    feature_spread: Annotated[float | None, options.number_option(FEATURE_SPREAD)] = None,
+    class_rate: Annotated[float | None, options.number_option("Public guess: share of a class, for logistic.")] = None,
     plot: Annotated[Path | None, options.text_option("Draw accuracy against the budget to this file (SVG).")] = None,
     json_: options.JsonOption = False,
 ) -> None:

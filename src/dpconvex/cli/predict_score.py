@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpconvex.inputs.settings import Classifier, Fitted
     from dpconvex.models.model_file import ModelFile
 
+METRICS = "pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
 ModelArgument = Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")]
 
 
@@ -58,12 +59,8 @@ def predict(
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
-    keep: Annotated[
-        list[str] | None, typer.Option("--id", help="Column to write beside the predictions; may be repeated.")
-    ] = None,
-    all_columns: Annotated[
-        bool, typer.Option("--all-columns", help="Write all columns of the data beside them.")
-    ] = False,
+    keep: Annotated[list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")] = None,
+    all_columns: Annotated[bool, typer.Option("--all-columns", help="Write all columns of the data too.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     delimiter: options.DelimiterOption = None,
@@ -155,18 +152,13 @@ def score(
     settings: options.Settings,
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
-        ),
-    ] = None,
+    metric: Annotated[str | None, options.text_option(METRICS)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: options.DatasetOption = "default",
     quantile: Annotated[float | None, options.number_option("Which level to score, of a model with several.")] = None,
     residual_bound: Annotated[float | None, options.number_option("Residuals beyond it count as that far.")] = None,
     person: Annotated[
-        str | None, typer.Option(help="Column that names people: each counts once, with all its rows.")
+        str | None, options.text_option("Column that names people: each counts once, with all rows.")
     ] = None,
     delimiter: options.DelimiterOption = None,
     encoding: options.EncodingOption = None,

@@ -54,7 +54,7 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
 
 @dataclass(frozen=True)
 class EvaluationCertificate(Promise):
-    """What a private evaluation promises about the rows it looked at.
+    """What a private evaluation promises about the rows that it reads.
 
     Attributes
     ----------

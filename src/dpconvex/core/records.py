@@ -163,24 +163,24 @@ class NormUpperBound:
     which is the norm itself but for directions in the bulk, whose eigenvalues are all taken for ``b``. Clips are
     measured in these norms, and so is the median row: what they exceed the true ones by costs noise, never privacy.
 
-    ``stretch`` is D times the square root of b, ``factors`` are eigenvalues outside the bulk over b, less 1.
+    ``column_scale`` is D times the square root of b, ``factors`` are eigenvalues outside the bulk over b, less 1.
     """
 
     height: float
     centre: Array
-    stretch: Array
+    column_scale: Array
     directions: Array
     factors: Array
 
     def norms(self, block: Array, lead: int) -> Array:
         """Return bounds on the norms of mapped rows."""
-        squares = _scaled_squares(block, lead, self.centre, self.stretch)
+        squares = _scaled_squares(block, lead, self.centre, self.column_scale)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which may be private.
             columns = np.zeros((block.shape[1], self.factors.size))  # whole rows, of which the constant is left out
-            columns[lead:] = (self.directions * self.stretch).T
+            columns[lead:] = (self.directions * self.column_scale).T
             moved = transform_rows(block, columns)
-            moved -= self.directions @ (self.stretch * self.centre)
+            moved -= self.directions @ (self.column_scale * self.centre)
             # A difference of rounded numbers: what it may lose is within what bounds are raised by.
             squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
         return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * (1 + _ROUNDING))

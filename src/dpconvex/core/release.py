@@ -346,20 +346,20 @@ class PrivateRows:
 
         Where a part alone is asked for, its weights are made: those of all rows would take longer.
         """
-        place = id(self._rows), self._size
+        view = id(self._rows), self._size
         if self._size is not None and not self._cache.holds("weights", key):
-            return self._cache.last("weights of a part", (*key, *place), lambda: make(self))
+            return self._cache.last("weights of a part", (*key, *view), lambda: make(self))
 
         def weigh() -> tuple[Rows, dict[tuple[int, int | None], Rows]]:
             return make(self.target(0)), {}
 
         whole, views = self._cache.last("weights", key, weigh)
-        if place not in views:
+        if view not in views:
             rows = whole
             if self._rows is not self._targets[0]:
                 rows = cast(MemoryRows, self._rows).with_weights(cast(MemoryRows, whole).weights)
-            views[place] = rows if self._size is None else rows.part(self._size)
-        return views[place]
+            views[view] = rows if self._size is None else rows.part(self._size)
+        return views[view]
 
     def _valued(self, statistic: Statistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
         """Return rows, and the function of their targets and weights that a statistic is."""
@@ -386,15 +386,9 @@ class PrivateRows:
     def _counter(self, statistic: Statistic, level: float) -> Callable[[float], float]:
         """Return the function of a point that counts records below it; values are computed once for several points."""
         frame = statistic.coordinates
-        key = (
-            statistic.name,
-            float(statistic.centre),
-            None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes(),
-            None if frame is None else _key(self._checked(frame)),
-            id(self._rows),
-            self._size,
-            level,
-        )
+        theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
+        coordinates = None if frame is None else _key(self._checked(frame))
+        key = statistic.name, float(statistic.centre), theta, coordinates, id(self._rows), self._size, level
 
         def make() -> Callable[[float], float]:
             rows, value = self._valued(statistic)

@@ -280,7 +280,8 @@ class SparseRows(MemoryRows):
         margins = Margins(self, theta)
 
         def run(span: tuple[int, int]) -> Partial:
-            total, extras, size = RowSum(self), [], self.block_rows
+            total, size = RowSum(self), self.block_rows
+            extras: list[Partial] = []
             rows, stop = self._span((span[0], span[0] + 1)), self._span(span).stop
             while rows.start < stop or not extras:  # no rows are one empty block
                 block = self._block(rows)
@@ -410,7 +411,7 @@ class SparseRows(MemoryRows):
             nonzero_moments(*self.offsets, self._indices_of(rows), scale, factors[rows], sums.high, sums.low)
             return [sums]
 
-        (total,) = self._sum_matrices(run)
+        total: MomentSums = self._sum_matrices(run)[0]
         return total
 
 

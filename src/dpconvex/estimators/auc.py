@@ -20,7 +20,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PublicFacts, StatedSettings
 from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import optional_positive
+from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.mechanisms.auc import ADDED
@@ -136,7 +136,7 @@ class DPAUCClassifier(PrivateRankingModel):
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
         owner, bounds = type(self).__name__, certificate.bounds
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         loss = resolve_pair_loss(self.loss, bandwidth, owner)
         sizes = {name: self._count(name, facts.n_samples) for name in ("min_positive", "min_negative")}
         label_private = self._label_private()
@@ -179,8 +179,8 @@ class DPAUCClassifier(PrivateRankingModel):
                 "person has rows of both labels, and keeps none of them. Got False instead."
             )
         row_map = replace(facts.row_map, influence="shorten")
-        alpha = optional_positive("alpha", self.alpha, owner)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        alpha = check_optional_positive("alpha", self.alpha, owner)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         bounds = PairwiseBounds(
             n_samples=facts.n_samples,
             n_features=row_map.n_features,

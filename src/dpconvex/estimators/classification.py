@@ -26,7 +26,7 @@ from dpconvex.inputs.labels import (
     read_label_set,
 )
 from dpconvex.inputs.people import PrivacyUnit, check_class_weight
-from dpconvex.inputs.settings import Label, ignores_invalid, least_rows, optional_positive, resolve_kernel
+from dpconvex.inputs.settings import Label, check_optional_positive, ignores_invalid, least_rows, resolve_kernel
 from dpconvex.inputs.training_data import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
 from dpconvex.mechanisms.mechanism import Plan
@@ -76,7 +76,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             smooth_loss=smooth,
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(plain, self.neighbors),
-            alpha=optional_positive("alpha", self.alpha, owner),
+            alpha=check_optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
@@ -285,6 +285,6 @@ class DPLinearSVC(PrivateLinearClassifier):
     def _losses(self) -> Losses:
         owner = type(self).__name__
         kernel = resolve_kernel(self.kernel, owner)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         smooth = convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH)
         return smooth, Hinge(), bandwidth, kernel

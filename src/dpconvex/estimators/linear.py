@@ -23,7 +23,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
 from dpconvex.fit.config import loss_kind
 from dpconvex.inputs.people import PrivacyUnit, round_row_weights
-from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
+from dpconvex.inputs.settings import check_optional_positive, ignores_invalid, least_rows, resolve_bounds
 from dpconvex.inputs.training_data import as_numbers, map_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
@@ -66,7 +66,7 @@ class PrivateLinearModel(PrivateModel):
             )
         facts = super()._public_facts(records, n_features)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
-        row_norm = optional_positive("row_norm", self.row_norm, owner)
+        row_norm = check_optional_positive("row_norm", self.row_norm, owner)
         stated = None
         if features is not None:  # one number where all columns share it
             sides = features[0].tolist(), features[1].tolist()
@@ -189,16 +189,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             self.coef_, self.intercept_ = self.coef_[0], float(np.asarray(self.intercept_)[0])
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predictions, in the target's units.
+        """Return predictions, in the target's units, of shape (n_samples,).
 
         Parameters
         ----------
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples,)
         """
         return self._linear(X)
 
@@ -209,24 +205,24 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
 
 def finite_predictions(X: np.ndarray, coef: Array, intercept: float | Array = 0.0) -> NDArray[np.float64]:
-    """Return ``X @ coef + intercept``; products that overflow are computed in other units, and what is too large cut.
+    """Return ``X @ coef + intercept``, clipped to the largest numbers of float64.
 
-    Infinities of both signs would otherwise meet in one sum, and be no number.
+    Products that overflow are computed in other units: infinities of both signs would add up to NaN.
     """
     with np.errstate(all="ignore"):
-        found = np.asarray(_in_order(X, coef) + intercept, dtype=np.float64)
+        found = np.asarray(_row_products(X, coef) + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = _in_order(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
+            scaled = _row_products(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
 
 
-def _in_order(X: np.ndarray, coef: Array) -> Array:
+def _row_products(X: np.ndarray, coef: Array) -> Array:
     """Return ``X @ coef``, each row by itself: BLAS rounds a row differently when there is one more or less.
 
-    A score under add-or-remove-one compares predictions with targets, and one row more must move no other.
+    A score under add-or-remove-one compares predictions with targets; one more row must not change any other.
     """
     if X.ndim != 2 or not isinstance(X, np.ndarray):
         return np.asarray(X @ coef)
@@ -477,7 +473,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     def _plan(self, records: PrivacyUnit, n_features: int) -> Plan:
         facts = self._public_facts(records, n_features)
         mechanism = self._chosen(facts)
-        alpha = optional_positive("alpha", self.alpha, type(self).__name__)
+        alpha = check_optional_positive("alpha", self.alpha, type(self).__name__)
         parameters: Facts = {"inference": True} if self.inference else {}
         if self.inference:
             if not isinstance(mechanism, NoisyGradientDescent):

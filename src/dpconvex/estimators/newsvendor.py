@@ -17,7 +17,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.quantile import PrivateQuantileModel
 from dpconvex.inputs.people import PrivacyUnit
 from dpconvex.inputs.public_table import column_names
-from dpconvex.inputs.settings import MOST_LEVELS, RAREST, ignores_invalid, least_rows, positive, several
+from dpconvex.inputs.settings import MOST_LEVELS, RAREST, ignores_invalid, is_sequence, least_rows, require_positive
 from dpconvex.inputs.training_data import as_numbers, read_training, shape_of
 from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives.empirical import MultiTargetObjective
@@ -79,7 +79,9 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
-        counts = {len(cast(Sequence[float], getattr(self, name))) for name in _COSTS if several(getattr(self, name))}
+        counts = {
+            len(cast(Sequence[float], getattr(self, name))) for name in _COSTS if is_sequence(getattr(self, name))
+        }
         if n_targets is not None:
             counts.add(n_targets)
         if not counts:
@@ -96,12 +98,12 @@ class DPNewsvendor(PrivateQuantileModel):
     def _costs(self, products: int) -> list[Sequence[float]]:
         """Return both costs, one for each product."""
         costs = [getattr(self, name) for name in _COSTS]
-        return [list(cost) if several(cost) else [cost] * products for cost in costs]
+        return [list(cost) if is_sequence(cost) else [cost] * products for cost in costs]
 
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
         owner = type(self).__name__
         pairs = zip(_COSTS, (underage_cost, overage_cost), strict=True)
-        under, over = (positive(name, cost, owner) for name, cost in pairs)
+        under, over = (require_positive(name, cost, owner) for name, cost in pairs)
         level = under / (under + over)
         if not RAREST <= level < 1 - RAREST:
             raise ValueError(

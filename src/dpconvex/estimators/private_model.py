@@ -27,9 +27,9 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import PrivacyUnit, read_row_weights, split_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
+    check_optional_positive,
     ignores_invalid,
     noise_source,
-    optional_positive,
     resolve_guarantee,
     resolve_samples,
 )
@@ -235,7 +235,7 @@ class PrivateModel(BaseEstimator):
             guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
             n_samples=resolve_samples(self.neighbors, self.nominal_samples, records.count, owner),
             parameters={
-                "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+                "coef_bound": check_optional_positive("coef_bound", self.coef_bound, owner),
                 "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
             },
             records=records,

@@ -14,7 +14,13 @@ from dpconvex.estimators.linear import PrivateLinearRegressor, WithIntervals, ke
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PublicFacts, StatedSettings
 from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import optional_positive, quantile_level, quantile_levels, resolve_kernel, several
+from dpconvex.inputs.settings import (
+    check_optional_positive,
+    check_quantile_level,
+    check_quantile_levels,
+    is_sequence,
+    resolve_kernel,
+)
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.planning.forecasts import may_be_level
@@ -52,7 +58,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
         planned = parameters.get("gradient", {})
-        bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (base, Pinball(level)),
@@ -83,12 +89,12 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         wanted = self._wanted(n_targets)
         quantile, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
         facts = self._public_facts(records, n_features)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
         request = Request(
             kernel=resolve_kernel(self.kernel, owner),
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
-            alpha=optional_positive("alpha", self.alpha, owner),
+            alpha=check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             levels=levels if len(levels) > 1 else (),
             targets=self._targets(levels),
@@ -195,9 +201,9 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
 
     def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
-        if several(self.quantile):
-            return quantile_levels(cast(Sequence[float], self.quantile), owner)
-        return quantile_level(self.quantile, owner)
+        if is_sequence(self.quantile):
+            return check_quantile_levels(cast(Sequence[float], self.quantile), owner)
+        return check_quantile_level(self.quantile, owner)
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Return predictions, in the target's units.

@@ -19,7 +19,7 @@ from dpconvex.estimators.linear import finite_predictions
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
 from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
+from dpconvex.inputs.settings import check_optional_positive, ignores_invalid, least_rows, resolve_kernel
 from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
 from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.mechanisms.mechanism import Plan
@@ -52,7 +52,7 @@ class StructuredModel(PrivateModel):
 
     def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
         owner = type(self).__name__
-        norm = optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
+        norm = check_optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
         if norm is None:
             raise ValueError(
                 f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
@@ -67,7 +67,7 @@ class StructuredModel(PrivateModel):
         if smooth:
             expected = convolve_vector(expected, self._kernel(loss.outputs), loss.bandwidth)
         stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if bandwidth is not None:
             stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
         return stated
@@ -93,7 +93,9 @@ class StructuredModel(PrivateModel):
     def _plan(self, records: PrivacyUnit, n_features: int, n_outputs: int) -> Plan:
         owner = type(self).__name__
         facts = self._public_facts(records, n_features)
-        alpha, bandwidth = (optional_positive(name, getattr(self, name), owner) for name in ("alpha", "bandwidth"))
+        alpha, bandwidth = (
+            check_optional_positive(name, getattr(self, name), owner) for name in ("alpha", "bandwidth")
+        )
         bounds = self._bounds(facts, n_features, n_outputs)
         request = Request(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
         chosen = choose_structured_mechanism(self.mechanism, request, owner)
@@ -436,7 +438,10 @@ class DPL1Link(StructuredModel):
         return L1WithLink(outputs - 1, self._link())
 
     def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
-        norm, shared = optional_positive("link_norm", self.link_norm, type(self).__name__), self._shared(n_features)
+        norm, shared = (
+            check_optional_positive("link_norm", self.link_norm, type(self).__name__),
+            self._shared(n_features),
+        )
         own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
         return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
 

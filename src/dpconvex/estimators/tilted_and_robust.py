@@ -18,7 +18,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PublicFacts, StatedSettings
 from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import at_least_zero, optional_positive
+from dpconvex.inputs.settings import check_nonnegative, check_optional_positive
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.mechanisms.mechanism import Plan
@@ -82,7 +82,7 @@ class PrivateOutputModel(PrivateLinearModel):
         facts = self._public_facts(records, n_features)
         mechanism, own = self._own_mechanism(mechanism)
         parameters |= own
-        alpha = optional_positive("alpha", self.alpha, owner)
+        alpha = check_optional_positive("alpha", self.alpha, owner)
         population = {} if classifies else _REGRESSION
         bounds = with_best_penalty(self._own_bounds(facts, loss), facts.guarantee, parameters, alpha, **population)
         return self._certified_plan(facts, mechanism, bounds, parameters)
@@ -117,7 +117,7 @@ class PrivateTiltedModel(PrivateOutputModel):
         if self.share is not None:
             share = self._worst_share(facts.n_samples)
             return facts.bounds_of(WorstShareBounds, loss, self.neighbors, share=share, **ignored)
-        tilt, wall = at_least_zero("tilt", self.tilt, type(self).__name__), facts.parameters["coef_bound"]
+        tilt, wall = check_nonnegative("tilt", self.tilt, type(self).__name__), facts.parameters["coef_bound"]
         return facts.bounds_of(TiltedBounds, loss, self.neighbors, tilt=tilt, coef_bound=wall, **ignored)
 
     def _worst_share(self, n_samples: int) -> float:
@@ -306,7 +306,7 @@ class PrivateRobustModel(PrivateOutputModel):
             RobustBounds,
             loss,
             self.neighbors,
-            radius=at_least_zero("radius", self.radius, owner),
+            radius=check_nonnegative("radius", self.radius, owner),
             norm=self.norm,
             shape=_shape_of(self.shape),
             cost=self._cost(),
@@ -346,7 +346,7 @@ class PrivateRobustModel(PrivateOutputModel):
         bounds = self.certificate_.bounds
         adversary = f"rows moved by up to {bounds.radius:g} in {bounds.norm} (mapped units)"
         if bounds.cost is not None:
-            adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.adversary_reach:.3g}"
+            adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.perturbation_norm:.3g}"
         return [("adversary", adversary)]
 
 
@@ -407,7 +407,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateRobustModel, PrivateLinea
     cost: float | None = None
 
     def _cost(self) -> float | None:
-        return optional_positive("cost", self.cost, type(self).__name__)
+        return check_optional_positive("cost", self.cost, type(self).__name__)
 
 
 @estimator

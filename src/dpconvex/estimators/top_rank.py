@@ -16,7 +16,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.private_model import PublicFacts, StatedSettings
 from dpconvex.estimators.tilted_and_robust import MARGIN_LOSSES, resolve_loss
 from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import optional_positive
+from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives import TopRankObjective
@@ -130,7 +130,7 @@ class DPTopRankClassifier(PrivateRankingModel):
             neighbors=self.neighbors,
             **self._own(),
         )
-        alpha = optional_positive("alpha", self.alpha, owner)
+        alpha = check_optional_positive("alpha", self.alpha, owner)
         if alpha is None:
             alpha = top_rank_penalty(bounds, facts.guarantee, parameters)
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)

@@ -12,15 +12,15 @@ import codecs
 import contextlib
 import enum
 import gzip
+import importlib
 import zipfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import FileFormat
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +39,80 @@ _MARKS = (  # that of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+#: Spellings of a missing value, unless such a word is declared as a category.
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
+# Encodings of several bytes a sign: nothing but a line end holds its bytes, and lines can be decoded one by one.
+_MULTIBYTE_ENCODINGS = (
+    *("ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004", "euc_jisx0213", "euc_kr"),
+    *("gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """Format of a CSV file; None where the header and a byte-order mark say it.
+
+    With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+    missing: tuple[str, ...] = MISSING_WORDS
+    line_breaks: bool = False
+
+
+def parse_file_format(table: Mapping[str, Any]) -> FileFormat:
+    """Return the format that the table ``[file]`` of a schema declares, or raise."""
+    allowed = [item.name for item in fields(FileFormat)]
+    if not set(table) <= set(allowed):
+        raise InputError(f"The schema's [file] may have {allowed} only.")
+    values = dict(table)
+    delimiter, decimal = values.get("delimiter"), values.get("decimal", ".")
+    if "delimiter" in values:
+        check_delimiter(delimiter)
+    if "encoding" in values:
+        check_encoding(values["encoding"])
+    if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
+        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
+    if not isinstance(values.get("line_breaks", False), bool):
+        raise InputError("The schema's line_breaks in [file] must be true or false.")
+    if "missing" in values:
+        words = values["missing"]
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
+        values["missing"] = ("", *(word.strip() for word in words if word.strip()))
+    return FileFormat(**values)
+
+
+def check_delimiter(value: object) -> str:
+    """Return the sign that separates fields, or raise."""
+    if value == "\\t":
+        value = "\t"
+    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
+        raise InputError('The delimiter must be one sign, like ";" or "\\t".')
+    return value
+
+
+def check_encoding(value: object) -> str:
+    """Return the name of an encoding of text whose lines can be read one by one, or raise."""
+    if not isinstance(value, str) or not _is_stateless(value):
+        raise InputError(
+            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
+            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+        )
+    return value
+
+
+def _is_stateless(encoding: str) -> bool:
+    """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
+    try:
+        name = codecs.lookup(encoding).name
+        module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
+    except (LookupError, ValueError, ImportError):
+        return False
+    return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
 
 
 class LineProblem(enum.IntEnum):

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.inputs.cells import Cell, Cells, WordMatcher, cell_meaning, is_no_number, iso_time
-from dpconvex.inputs.schema import CALENDAR, Category, Column, Date, FileFormat, Flag, Number, Schema
+from dpconvex.inputs.csv_reader import FileFormat
+from dpconvex.inputs.schema import CALENDAR, Category, Column, Date, Flag, Number, Schema
 from dpconvex.types import Array
 
 

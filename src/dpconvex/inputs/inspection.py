@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.row_weights import NOBODY, person_tags
 from dpconvex.inputs.cells import Cell, Cells, WordMatcher, read_cells, replace_decimal_comma
-from dpconvex.inputs.csv_reader import count_line_problems
+from dpconvex.inputs.csv_reader import MISSING_WORDS, FileFormat, count_line_problems
 from dpconvex.inputs.encoding import encode, flag_word, match_labels, read_times, to_array
-from dpconvex.inputs.schema import MISSING_WORDS, Column, Date, FileFormat, Flag, Number, Schema
+from dpconvex.inputs.schema import Column, Date, Flag, Number, Schema
 from dpconvex.inputs.table_files import hide_values, open_table, read_person_column
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ says; targets that seem to be measurements rather than labels are refused. No me
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -111,15 +110,12 @@ def _other_kind(declared: np.ndarray, owner: str) -> str:
     """Return the message about text where numbers are declared, or the other way round: both types are public."""
     text = declared.dtype.kind in "UO"
     kinds = ("text", "numbers or booleans") if text else ("numbers or booleans", "text")
-    plain = [label for label in declared.tolist() if text and re.fullmatch("[0-9]{1,18}", label)]
-    remedy = "Map the labels to these words by a public rule, or write the labels of y in 'classes'."
-    if len(plain) == len(declared):
+    remedy = "Turn the labels into numbers with y.astype(int), or write the classes as text."
+    if text:
         remedy = (
-            f"Write classes={list(map(int, plain[:10]))}, without quotes, or turn the labels into text with "
-            "y.astype(str)."
+            "Write the labels of y in 'classes', numbers without quotes, or turn them into text by a public rule, for "
+            "instance y.astype(str)."
         )
-    elif not text:
-        remedy = "Turn the labels into numbers with y.astype(int), or write the classes as text."
     return (
         f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_shown(declared)}, which are "
         f"{kinds[0]}. Got {kinds[1]} instead. {remedy}"

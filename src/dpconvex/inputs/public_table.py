@@ -19,7 +19,7 @@ from dpconvex.inputs.cells import Cells, read_cells, read_identifiers
 from dpconvex.inputs.encoding import encode, is_smaller_sparse, match_labels, to_array, to_sparse
 from dpconvex.inputs.people import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
-from dpconvex.inputs.table_files import hide_values, open_table
+from dpconvex.inputs.table_files import hide_values, open_table, require_columns
 
 
 class _PersonTransform:
@@ -258,11 +258,7 @@ def open_columns(table: Any, wanted: list[str], schema: Schema, owner: str) -> A
             f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
             f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
         )
-    known = set(names)
-    absent = [name for name in wanted if name not in known]
-    if absent:
-        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        raise InputError(f"The table given to {owner} has no column {absent[0]!r}{more}.")
+    require_columns(names, wanted, f"The table given to {owner}")
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
         with hide_values(None):
             return table.select(wanted).collect()

@@ -10,21 +10,20 @@ values, other and missing), ``[flags]``, ``[dates]``, ``[interactions]``, ``[tar
 
 from __future__ import annotations
 
-import codecs
 import datetime
-import importlib
 import itertools
 import math
 import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpconvex.inputs import InputError
+from dpconvex.inputs.csv_reader import FileFormat, parse_file_format
 
 Range = tuple[float, float]
 
@@ -45,14 +44,6 @@ CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": tuple(str(hour) for ho
 CYCLES = ("weekday-cycle", "month-cycle", "hour-cycle", "year-cycle")
 PARTS = (*CALENDAR, *CYCLES, "days")
 TRANSFORMS = ("clip", "log1p", "log", "sqrt")
-#: Spellings of a missing value, unless such a word is declared as a category.
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
-# Encodings of several bytes a sign: nothing but a line end holds its bytes, and lines can be decoded one by one.
-_MULTIBYTE_ENCODINGS = (
-    *("ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
-    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004", "euc_jisx0213", "euc_kr"),
-    *("gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -259,20 +250,6 @@ class Target:
 
 
 @dataclass(frozen=True)
-class FileFormat:
-    """Format of a CSV file; None where the header and a byte-order mark say it.
-
-    With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
-    """
-
-    delimiter: str | None = None
-    encoding: str | None = None
-    decimal: str = "."
-    missing: tuple[str, ...] = MISSING_WORDS
-    line_breaks: bool = False
-
-
-@dataclass(frozen=True)
 class Schema:
     """Public facts about a table; columns come in the order of ``X``, interactions behind them."""
 
@@ -432,7 +409,7 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     for name, table_name in (*((name, "person") for name in person.values()), *((name, "ignore") for name in unused)):
         if name in table_of:
             raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
-    schema = Schema(tuple(columns), (), target, person.get("column"), unused, _parse_file(tables["file"]))
+    schema = Schema(tuple(columns), (), target, person.get("column"), unused, parse_file_format(tables["file"]))
     schema = replace(schema, interactions=_parse_interactions(tables["interactions"], schema))
     _check_columns(schema)
     _check_words(schema)
@@ -697,57 +674,6 @@ def _parse_target(table: Mapping[str, Any]) -> Target | None:
             raise _error("target", name, "have bounds or classes, not both")
         return Target(name, _parse_range("target", name, value["bounds"]) if value else None)
     return None
-
-
-def _parse_file(table: Mapping[str, Any]) -> FileFormat:
-    allowed = [item.name for item in fields(FileFormat)]
-    if not set(table) <= set(allowed):
-        raise InputError(f"The schema's [file] may have {allowed} only.")
-    values = dict(table)
-    delimiter, decimal = values.get("delimiter"), values.get("decimal", ".")
-    if "delimiter" in values:
-        check_delimiter(delimiter)
-    if "encoding" in values:
-        check_encoding(values["encoding"])
-    if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
-        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
-    if not isinstance(values.get("line_breaks", False), bool):
-        raise InputError("The schema's line_breaks in [file] must be true or false.")
-    if "missing" in values:
-        words = values["missing"]
-        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-            raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
-        values["missing"] = ("", *(word.strip() for word in words if word.strip()))
-    return FileFormat(**values)
-
-
-def check_delimiter(value: object) -> str:
-    """Return the sign that separates fields, or raise."""
-    if value == "\\t":
-        value = "\t"
-    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
-        raise InputError('The delimiter must be one sign, like ";" or "\\t".')
-    return value
-
-
-def check_encoding(value: object) -> str:
-    """Return the name of an encoding of text whose lines can be read one by one, or raise."""
-    if not isinstance(value, str) or not _is_stateless(value):
-        raise InputError(
-            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
-            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
-        )
-    return value
-
-
-def _is_stateless(encoding: str) -> bool:
-    """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
-    try:
-        name = codecs.lookup(encoding).name
-        module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
-    except (LookupError, ValueError, ImportError):
-        return False
-    return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,33 +103,33 @@ def least_rows(neighbors: object) -> int:
     return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
 
 
-def positive(name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False) -> float:
+def require_positive(name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False) -> float:
     """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
     low, high = SMALLEST * unit, LARGEST * unit
     allowed = f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
     return check_number(name, owner, value, allowed, low, high)
 
 
-def at_least_zero(name: str, value: object, owner: str) -> float:
+def check_nonnegative(name: str, value: object, owner: str) -> float:
     """Return a float, at least 0 and below 1e15, or raise."""
     allowed = f"a number of at least 0 and below {LARGEST:g}"
     return check_number(name, owner, value, allowed, 0, LARGEST)
 
 
-def quantile_level(value: object, owner: str) -> float:
+def check_quantile_level(value: object, owner: str) -> float:
     """Return a level between 0 and 1, a billionth away from both, or raise."""
     allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
     return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
 
 
-def several(value: object) -> bool:
+def is_sequence(value: object) -> bool:
     """Return whether a setting is a sequence of numbers and not one of them."""
     return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
+def check_quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
     """Return levels of one fit, in increasing order, or raise."""
-    levels = tuple(quantile_level(value, owner) for value in values[: MOST_LEVELS + 1])
+    levels = tuple(check_quantile_level(value, owner) for value in values[: MOST_LEVELS + 1])
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
         raise ValueError(
             f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "
@@ -138,9 +138,9 @@ def quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
     return levels
 
 
-def optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -> float | None:
+def check_optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -> float | None:
     """Return None, or a positive float, at least 1e-15 and below 1e15 in this unit."""
-    return None if value is None else positive(name, value, owner, unit, optional=True)
+    return None if value is None else require_positive(name, value, owner, unit, optional=True)
 
 
 def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -152,14 +152,14 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
         shape += f", each a scalar or one value for each of the {columns} columns"
         shape += ": (lows, highs), not one pair per column"
     if isinstance(bounds, Mapping) and columns is not None and name == "feature_bounds":
-        bounds = _by_name(name, bounds, columns, owner)
+        bounds = _bounds_by_name(name, bounds, columns, owner)
     problem = f"The '{name}' parameter of {owner} must be None or {shape}."
     pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
     if pairs and columns is not None:
         # With two columns it could be read either way.
         raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
     try:
-        low, high = (_numbers(bound) for bound in _pair(bounds))
+        low, high = (_bound_array(bound) for bound in _unpackable(bounds))
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
@@ -187,23 +187,22 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
     return low, high
 
 
-def _by_name(name: str, bounds: Mapping[object, object], columns: int, owner: str) -> tuple[list[object], list[object]]:
+def _bounds_by_name(
+    name: str, bounds: Mapping[object, object], columns: int, owner: str
+) -> tuple[list[object], list[object]]:
     """Return lows and highs of a dictionary of bounds, in its order."""
     problem = f"The '{name}' parameter of {owner} must be a dictionary of column: (low, high)"
     if not all(isinstance(key, str) for key in bounds):
         raise TypeError(f"{problem}, with names that are text.")
     if len(bounds) != columns:
         raise ValueError(f"{problem}, one entry for each of the {columns} columns. Got {len(bounds)} entries instead.")
-    lows, highs = [], []
-    for pair in bounds.values():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ValueError(f"{problem}. Got another shape or type instead.")
-        lows.append(pair[0])
-        highs.append(pair[1])
-    return lows, highs
+    pairs = list(bounds.values())
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"{problem}. Got another shape or type instead.")
+    return [cast(Sequence[object], pair)[0] for pair in pairs], [cast(Sequence[object], pair)[1] for pair in pairs]
 
 
-def _pair(bounds: object) -> Iterable[ArrayLike]:
+def _unpackable(bounds: object) -> Iterable[ArrayLike]:
     """Return bounds that can be unpacked into low and high: no text, and nothing that would give its keys."""
     refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
     if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
@@ -211,7 +210,7 @@ def _pair(bounds: object) -> Iterable[ArrayLike]:
     return bounds
 
 
-def _numbers(bound: ArrayLike) -> np.ndarray:
+def _bound_array(bound: ArrayLike) -> np.ndarray:
     """Return a bound as floats; numbers that are written as text are no numbers."""
     plain = np.asarray(bound)
     text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)

@@ -21,6 +21,7 @@ from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import (
     CSV,
     PACKED,
+    FileFormat,
     Layout,
     LineProblem,
     TableRows,
@@ -28,7 +29,7 @@ from dpconvex.inputs.csv_reader import (
     read_layout,
     unreadable_lines,
 )
-from dpconvex.inputs.schema import MOST_COLUMNS, Date, FileFormat, Flag, Number, Schema, shown_name
+from dpconvex.inputs.schema import MOST_COLUMNS, Date, Flag, Number, Schema, shown_name
 from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -90,6 +91,17 @@ def hide_values(path: Path | None) -> Iterator[None]:
         raise InputError(f"{what} cannot be read: it is damaged.") from None
 
 
+def require_columns(names: Sequence[object], wanted: Sequence[str], what: str) -> None:
+    """Raise if wanted columns are not among the names of a table; they are shown, because the user named them."""
+    known = set(names)
+    absent = [name for name in wanted if name not in known]
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        alike = absent[0].strip().lower() in {str(name).strip().lower() for name in names}
+        hint = " It has one that differs in capital letters or spaces: write it as the file does." if alike else ""
+        raise InputError(f"{what} has no column {absent[0]!r}{more}.{hint}")
+
+
 @dataclass(frozen=True)
 class OpenTable:
     """A table that is about to be read: its usable columns, and the layout of a CSV file."""
@@ -101,7 +113,7 @@ class OpenTable:
     def read(
         self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[LineProblem, ...] = FAULTS
     ) -> pl.DataFrame:
-        """Return the wanted columns; missing ones are named, because the user named them.
+        """Return the wanted columns.
 
         With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
         lines with a problem that is ``refused`` are an error.
@@ -119,13 +131,7 @@ class OpenTable:
         import numpy as np
         import polars as pl
 
-        known = set(self.names)
-        absent = [name for name in wanted if name not in known]
-        if absent:
-            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            alike = absent[0].strip().lower() in {name.strip().lower() for name in self.names}
-            hint = " It has one that differs in capital letters or spaces: write it as the file does." if alike else ""
-            raise InputError(f"The data file has no column {absent[0]!r}{more}.{hint}")
+        require_columns(self.names, wanted, "The data file")
         with hide_values(self.path):
             if self.layout is not None:
                 return self.layout.read(self.path, wanted)
@@ -450,10 +456,7 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
                 f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
             )
         opened = open_table(path, schema.file)
-        known = set(opened.names)
-        absent = [name for name in _training_columns(schema) if name not in known]
-        if absent:
-            raise InputError(f"A data file has no column {absent[0]!r}.")
+        require_columns(opened.names, _training_columns(schema), "A data file")
         if opened.layout is not None:
             size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
             pieces += _split_csv(path, size, opened.layout)

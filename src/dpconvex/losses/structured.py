@@ -173,7 +173,8 @@ class L1WithLink(_SignLoss):
         name = type(self.pointwise).__name__
         if not isinstance(self.pointwise, PointwiseLoss):
             raise TypeError(
-                f"The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). Got {name} instead."
+                "The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). "
+                f"Got {name} instead."
             )
         if not (math.isfinite(self.pointwise.lipschitz) and math.isfinite(self.pointwise.smoothness)):
             raise ValueError(

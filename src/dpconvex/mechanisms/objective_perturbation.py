@@ -85,7 +85,7 @@ def perturbation_noise(bounds: Bounds, guarantee: Guarantee, search_share: float
     form, divisor, moved = bounds.tilted
     tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(tilt.norm_upper_bound / divisor)
-    short, size = bounds.tilted_inexactness(tilt, tolerance), tilt.dimension
+    short, size = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance), tilt.dimension
     scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
     release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
     return Calibration({"objective": tilt, "release": release}, tolerance)
@@ -127,7 +127,7 @@ def prove_perturbation(certificate: Certificate, search_share: float = 0.0, coun
     tolerance, size = certificate.check_tolerance(), bounds.dimension
     form, _, moved = bounds.tilted
     tilt = certificate.term("objective", moved, size, form)
-    short = bounds.tilted_inexactness(tilt, tolerance)
+    short = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance)
     release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
     gaussian = tilt.distribution == "gaussian"
     what, family = bounds.tilt_theorem(gaussian)

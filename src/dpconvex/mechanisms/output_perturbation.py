@@ -50,7 +50,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         raise ValueError(
             "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
             f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
-            "dpconvex.planning.output_penalties for an objective that is only convex."
+            "dpconvex.planning.linear_preset for an objective that is only convex."
         )
 
 

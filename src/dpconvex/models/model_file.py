@@ -222,18 +222,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     ModelFileError
         If the file is malformed or its parts do not agree.
-
-    Examples
-    --------
-    >>> import numpy as np, pathlib, tempfile
-    >>> from dpconvex import DPLinearRegression, load_model, save_model
-    >>> fitted = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1)).fit(np.eye(50), np.ones(50))
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
-    >>> save_model(fitted, path)
-    >>> model = load_model(path)
-    >>> model.certificate_.verify()
-    >>> bool((model.predict(np.eye(50)) == fitted.predict(np.eye(50))).all())
-    True
     """
     return read_model(path).estimator
 

@@ -13,11 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from dpconvex.checks import check_positive
 from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_sparse, weighted_gram
 from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
-from dpconvex.objectives.adversary_sets import Shape, Support, check_support, exact_support, set_reach, smoothed_support
+from dpconvex.objectives.adversary_sets import (
+    Shape,
+    Support,
+    check_support,
+    exact_support,
+    set_length,
+    smoothed_support,
+)
 from dpconvex.objectives.empirical import slopes_with_error
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, subtract_with_error
 from dpconvex.types import Array
@@ -40,7 +48,7 @@ class MovedRowsObjective(RowObjective):
     width : float
         Width of the smoothing of the set's support function M.
     shape : tuple, optional
-        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
+        Half-widths of a box, vectors of a hull, or ``(length, curvature)`` of a set of one's own.
     support : callable, optional
         Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
         constants.
@@ -78,11 +86,11 @@ class MovedRowsObjective(RowObjective):
         self.norm, self.shape, self.support = norm, shape, support
         self._lead = int(rows.row_map.fit_intercept)
         if support is not None:
-            reach, bend = shape or (0.0, 0.0)
-            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
-        self._unit_reach = set_reach(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
-        self.adversary_reach = self.radius * self._unit_reach
-        longest = self.rows.row_map.weighted_norm + self.adversary_reach
+            length, curvature = shape or (0.0, 0.0)
+            check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
+        self._support_length = set_length(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
+        self.perturbation_norm = self.radius * self._support_length
+        longest = self.rows.row_map.weighted_norm + self.perturbation_norm
         self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
 
     @property
@@ -92,11 +100,11 @@ class MovedRowsObjective(RowObjective):
         return {**self._facts(self.kind), **own}
 
     @property
-    def _bend(self) -> float:
+    def _support_curvature(self) -> float:
         """``sup ||Hessian of M||``."""
         if self.norm == "own":
             return float(self.shape[1])  # type: ignore[index, arg-type]
-        return self._unit_reach**2 / self.width
+        return self._support_length**2 / self.width
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
@@ -160,7 +168,7 @@ class AdversarialObjective(MovedRowsObjective):
         ``reach ||theta||``, computed within ``dim + 10`` roundings of its size, and its part of the gradient within
         as many of its own. Labels have size 1.
         """
-        row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
+        row_map, loss, reach = self.rows.row_map, self.loss, self.perturbation_norm
         size = float(np.linalg.norm(theta))
         # sup w ||x~|| (||x~|| + reach) and alike, from the bounds of w ||x~||^2 and w ||x~||
         square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
@@ -178,8 +186,8 @@ class AdversarialObjective(MovedRowsObjective):
             return 0.0
         pull = self._share * float(self.loss.lipschitz) * self.radius
         if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
-            return 1.01 * UNIT * (self.dim + 20) * pull * (self._bend * size + self.adversary_reach)
-        return 1.01 * UNIT * (self.dim + 20) * pull * self._unit_reach**2 / self.width * size
+            return 1.01 * UNIT * (self.dim + 20) * pull * (self._support_curvature * size + self.perturbation_norm)
+        return 1.01 * UNIT * (self.dim + 20) * pull * self._support_length**2 / self.width * size
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
@@ -194,7 +202,7 @@ class AdversarialObjective(MovedRowsObjective):
         size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
         _, slope, _ = self._adversary(theta + shift)
         taken, left = self._taken(theta, shift)
-        loss, reach = self.loss, self.adversary_reach
+        loss, reach = self.loss, self.perturbation_norm
         # The value of one's own support function is taken to err by 16 roundings of its bound.
         loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
@@ -320,7 +328,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
         the two values over the width, which adds to the curvature ``lipschitz^2 / width``, and errs by the roundings
         of values, at most ``lipschitz (1 + (||x~|| + reach) ||theta||)``, over it.
         """
-        row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
+        row_map, loss, reach = self.rows.row_map, self.loss, self.perturbation_norm
         size = float(np.linalg.norm(theta))
         square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
         longest = row_map.weighted_norm + reach
@@ -330,7 +338,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
         slopes = self._share * turned * margins + (LOSS_ULPS + values) * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
         turning = (self.dim + 20) * self._share * loss.lipschitz * self.radius
-        turning *= self._bend * size + self._unit_reach
+        turning *= self._support_curvature * size + self._support_length
         return float(1.01 * UNIT * (slopes + sums + turning + 3 * self.alpha * size))
 
     def _sides(
@@ -382,15 +390,11 @@ class SaddleProblem:
     dim, adversary_dim : int
         Sizes of w and of v (flattened).
     gradient_w, gradient_v : callable
-        ``gradient_w(w, v)`` and ``gradient_v(w, v)``.
-    strong_convexity, strong_concavity : float
-        Lower bounds of the curvature in w and of minus the curvature in v, positive.
-    smoothness : float
-        Lipschitz constant of the whole gradient of H in (w, v).
+        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
+    strong_convexity, strong_concavity, smoothness : float
+        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
     project : callable, optional
         Euclidean projection of v on the convex set V; the identity by default.
-    rounding : float, default=1e-13
-        Bound of the floating-point error of either gradient.
     """
 
     dim: int
@@ -405,12 +409,7 @@ class SaddleProblem:
 
     def __post_init__(self) -> None:
         for name in ("strong_convexity", "strong_concavity", "smoothness"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(
-                    f"The '{name}' parameter of SaddleProblem must be positive and finite. "
-                    f"Got {value!r} instead. Add a small quadratic in w or in v."
-                )
+            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
 
     def ascent_residual(self, w: Array, v: Array) -> float:
         """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""

@@ -9,8 +9,8 @@ without the intercept. S is symmetric, so that both labels lose alike. Smoothed 
   convex set may be given by (an outer polytope of) its extreme points, which :func:`hull_of` finds.
 - ``"own"``: a smooth support function of one's own, :data:`Support`, with two constants that are declared and trusted.
 
-All are convex, even, 0 at 0 and at most the support function; gradients are at most ``reach`` long and turn by at most
-``bend / w`` (a hull's Hessian is ``1/w`` times a covariance of its vectors).
+All are convex, even, 0 at 0 and at most the support function; gradients are at most ``length`` long and turn by at most
+``curvature / w`` (a hull's Hessian is ``1/w`` times a covariance of its vectors).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _vertices(norm: str, shape: Shape | None, size: int) -> Array:
     return np.eye(size) if norm == "l1" else np.array(shape, dtype=np.float64)
 
 
-def set_reach(norm: str, size: int, shape: Shape | None = None) -> float:
+def set_length(norm: str, size: int, shape: Shape | None = None) -> float:
     """Return the largest Euclidean norm of a vector of the set: of its support function's gradients, too."""
     if norm == "linf":
         return math.sqrt(size)
@@ -104,14 +104,15 @@ def exact_support(coefficients: list[Decimal], norm: str, width: Decimal, shape:
     return width * (total / len(vectors)).ln()
 
 
-def check_support(support: Support, size: int, reach: float, bend: float) -> None:
+def check_support(support: Support, size: int, length: float, curvature: float) -> None:
     """Try a smooth support function of one's own on public directions; raise where it contradicts what is declared.
 
     At 64 fixed directions c, short and long: numbers are finite; ``M(0) = 0``; ``M(-c) = M(c) >= 0``;
     ``M(2c) >= 2 M(c)`` with equality in the long run (the support function itself is positively homogeneous); the
-    midpoint of two directions has at most their mean; gradients are no longer than ``reach`` and those of differences;
-    Hessians have eigenvalues between 0 and ``bend``. A function that passes may still be wrong elsewhere: the guarantee
-    rests on convexity and on the two constants, which a certificate states as the ``shape`` of ``norm="own"``.
+    midpoint of two directions has at most their mean; gradients are no longer than ``length`` and those of differences;
+    Hessians have eigenvalues between 0 and ``curvature``. A function that passes may still be wrong elsewhere: the
+    guarantee rests on convexity and on the two constants, which a certificate states as the ``shape`` of
+    ``norm="own"``.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
         ``c -> (M(c), gradient, Hessian)``.
     size : int
         Number of columns.
-    reach, bend : float
+    length, curvature : float
         The largest length of a gradient and the largest eigenvalue of a Hessian, as declared.
 
     Examples
@@ -131,8 +132,8 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
     ...     root = np.sqrt((axes * c) @ (axes * c) + width**2)
     ...     slope = axes**2 * c / root
     ...     return root - width, slope, np.diag(axes**2) / root - np.outer(slope, slope) / root
-    >>> check_support(ellipsoid, 2, reach=2.0, bend=400.0)
-    >>> check_support(ellipsoid, 2, reach=1.0, bend=400.0)
+    >>> check_support(ellipsoid, 2, length=2.0, curvature=400.0)
+    >>> check_support(ellipsoid, 2, length=1.0, curvature=400.0)
     Traceback (most recent call last):
     ValueError: The 'support' parameter must have gradients no longer than the declared 1.0. Got a longer one instead.
     """
@@ -156,24 +157,25 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
     before = probes[-1]
     for c in probes:
         value, slope, hessian = ask(c)
-        scale = reach * float(np.linalg.norm(c)) + 1e-12
+        scale = length * float(np.linalg.norm(c)) + 1e-12
         require(value >= -1e-9 * scale, "never be negative. Got a negative value")
         require(abs(ask(-c)[0] - value) <= 1e-9 * scale, "be even: the set is symmetric. Got another value at -c")
         require(ask(2 * c)[0] >= 2 * value - 1e-9 * scale, "be convex. Got less than twice at 2 c")
         far = 1e6 * c / float(np.linalg.norm(c))
-        homogeneous = abs(ask(2 * far)[0] / 2 - ask(far)[0]) <= 1e-3 * reach * 1e6
+        homogeneous = abs(ask(2 * far)[0] / 2 - ask(far)[0]) <= 1e-3 * length * 1e6
         require(homogeneous, "grow in proportion far away. Got another growth")
         middle = ask(0.5 * (c + before))[0]
         require(middle <= 0.5 * (value + ask(before)[0]) + 1e-9 * scale, "be convex. Got more in a middle")
-        length = float(np.linalg.norm(slope))
-        require(length <= reach * (1 + 1e-9), f"have gradients no longer than the declared {reach}. Got a longer one")
+        short = float(np.linalg.norm(slope)) <= length * (1 + 1e-9)
+        require(short, f"have gradients no longer than the declared {length}. Got a longer one")
         step = 1e-5 * float(np.linalg.norm(c))
         ends = [ask(c + step * e)[0] - ask(c - step * e)[0] for e in np.eye(size)]
         error = float(np.linalg.norm(np.array(ends) / (2 * step) - slope))
-        require(error <= 1e-4 * reach + bend * step, "have the gradient it returns. Got another one by differences")
+        right = error <= 1e-4 * length + curvature * step
+        require(right, "have the gradient it returns. Got another one by differences")
         eigenvalues = np.linalg.eigvalsh(0.5 * (hessian + hessian.T))
-        curved = -1e-6 * bend <= eigenvalues[0] and eigenvalues[-1] <= bend * (1 + 1e-9)
-        require(curved, f"have Hessians between 0 and the declared {bend}. Got another one")
+        curved = -1e-6 * curvature <= eigenvalues[0] and eigenvalues[-1] <= curvature * (1 + 1e-9)
+        require(curved, f"have Hessians between 0 and the declared {curvature}. Got another one")
         before = c
 
 

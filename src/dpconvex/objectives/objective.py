@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.checks import check_number
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.pointwise import Loss
 from dpconvex.types import Array
@@ -123,11 +124,8 @@ class RidgeObjective:
     """
 
     def __init__(self, dim: int, alpha: float) -> None:
-        if not alpha >= 0 or not math.isfinite(alpha):
-            raise ValueError(
-                f"The 'alpha' parameter of {type(self).__name__} must be a finite number >= 0. Got {alpha!r} instead."
-            )
-        self.dim, self.alpha = int(dim), float(alpha)
+        self.dim = int(dim)
+        self.alpha = check_number("alpha", type(self).__name__, alpha, "a finite number >= 0", 0, math.inf)
 
     @property
     def strong_convexity(self) -> float:
@@ -201,10 +199,8 @@ class RowObjective(RidgeObjective):
 
     def __init__(self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None) -> None:
         super().__init__(rows.dim, alpha)
-        if divisor is not None and not divisor > 0:
-            raise ValueError(
-                f"The 'divisor' parameter of {type(self).__name__} must be positive. Got {divisor!r} instead."
-            )
+        if divisor is not None:
+            check_number("divisor", type(self).__name__, divisor, "positive", 0, math.inf, low_open=True)
         self.rows = rows.with_labels() if loss.kind == "margin" else rows
         self.loss = loss
         self.divisor = float(rows.n_records if divisor is None else divisor)

@@ -97,9 +97,8 @@ class PairwiseObjective(LinearTermObjective):
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])
         self.negatives = np.ascontiguousarray(X[~which & there])
-        self.loss = loss
-        self.n_rows = X.shape[0]
-        self.least = (min_positive, min_negative)
+        self.loss, self.n_rows = loss, X.shape[0]
+        self.min_counts = (min_positive, min_negative)
         self.declared_norm = row_norm
         if row_norm is None:
             row_norm = float(np.sqrt(np.einsum("ij,ij->i", X, X).max(initial=0.0)))
@@ -116,7 +115,7 @@ class PairwiseObjective(LinearTermObjective):
         """``max(n+, m+) max(n-, m-)``, or another one that was set."""
         if self._divisor is not None:
             return self._divisor
-        ahead, behind = (max(pair) for pair in zip(self.counts, self.least, strict=True))
+        ahead, behind = (max(pair) for pair in zip(self.counts, self.min_counts, strict=True))
         return float(ahead) * float(behind)
 
     @property
@@ -128,8 +127,8 @@ class PairwiseObjective(LinearTermObjective):
             "alpha": self.alpha,
             "linear_term": bool(self.linear.any()),
             "n_features": self.dim,
-            "min_positive": self.least[0],
-            "min_negative": self.least[1],
+            "min_positive": self.min_counts[0],
+            "min_negative": self.min_counts[1],
             "row_norm": self.declared_norm,
         }
         if self.row_map is not None:  # the map knows more than what was said
@@ -162,12 +161,6 @@ class PairwiseObjective(LinearTermObjective):
         self.positives = np.ascontiguousarray(function(self.positives))
         self.negatives = np.ascontiguousarray(function(self.negatives))
 
-    def with_loss(self, loss: PairLoss) -> PairwiseObjective:
-        """Return the same objective with another loss."""
-        other = copy.copy(self)
-        other.loss = loss
-        return other
-
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
         return tuple(accumulate(function(block, y, np.ones(len(block))) for block, y in self._blocks()))
@@ -191,14 +184,13 @@ class PairwiseObjective(LinearTermObjective):
 
     def _shares(self, rows: int) -> list[tuple[int, int]]:
         """Return how many records each class has, and how many of them are sampled."""
-        half = rows // 2
-        fewer = min(*self.counts, half)
+        fewer = min(*self.counts, rows // 2)
         ahead, behind = self.counts
         sizes = (fewer, rows - fewer) if ahead <= behind else (rows - fewer, fewer)
         return [(ahead, min(ahead, sizes[0])), (behind, min(behind, sizes[1]))]
 
     def _of_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
-        nothing, facts = np.empty((0, self.dim)), (self.loss, self.alpha, *self.least, self.linear)
+        nothing, facts = np.empty((0, self.dim)), (self.loss, self.alpha, *self.min_counts, self.linear)
         sample = PairwiseObjective(nothing, nothing[:, 0] > 0, *facts, row_norm=self.row_norm)
         sample.positives, sample.negatives = positives, negatives
         sample.n_rows = len(positives) + len(negatives)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from dpconvex.checks import check_number
 from dpconvex.engine.block_products import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Loss
@@ -171,12 +172,8 @@ class TiltedObjective(RecordLossObjective):
         self, rows: Rows, loss: Loss, alpha: float, tilt: float, coef_bound: float | None = None, wall: float = 0.0
     ) -> None:
         super().__init__(rows, loss, alpha)
-        for name, value in (("tilt", tilt), ("wall", wall)):
-            if not value >= 0 or not math.isfinite(value):
-                raise ValueError(
-                    f"The '{name}' parameter of TiltedObjective must be a finite number >= 0. Got {value!r} instead."
-                )
-        self.tilt, self.wall = float(tilt), float(wall)
+        self.tilt = check_number("tilt", "TiltedObjective", tilt, "a finite number >= 0", 0, math.inf)
+        self.wall = check_number("wall", "TiltedObjective", wall, "a finite number >= 0", 0, math.inf)
         self.coef_bound = math.inf if coef_bound is None else float(coef_bound)
         # beta + tilt L^2 + alpha + K
         self.smoothness = self._record_smoothness + self.tilt * self.gradient_bound**2 + self.alpha + self.wall
@@ -294,11 +291,8 @@ class WorstShareObjective(RecordLossObjective):
             raise ValueError(
                 f"The 'share' parameter of WorstShareObjective must be above 0 and at most 1. Got {share!r} instead."
             )
-        if not 0 < width < math.inf:
-            raise ValueError(
-                f"The 'width' parameter of WorstShareObjective must be a finite number above 0. Got {width!r} instead."
-            )
-        self.share, self.width = float(share), float(width)
+        self.share, owner = float(share), "WorstShareObjective"
+        self.width = check_number("width", owner, width, "a finite number above 0", 0, math.inf, low_open=True)
         self._worst = self.share * self.divisor  # k = share N
         # beta + L^2 / width + alpha
         self.smoothness = self._record_smoothness + self.gradient_bound**2 / self.width + self.alpha

@@ -38,12 +38,9 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
 
 
 def warn_of_cost(certificate: Certificate) -> None:
-    """Warn where a fit will gain little over a private constant, knows nothing of its columns, or promises little.
+    """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        Of a fit that is about to run; its plan is read off it, not made again.
+    The certificate is that of a fit that is about to run. Its plan is read off it, not made again.
     """
     unbounded = unbounded_columns(certificate)
     if unbounded is not None:
@@ -56,7 +53,8 @@ def warn_of_cost(certificate: Certificate) -> None:
         return
     if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
         return
-    problems, settings = parameters.get("problems", 1), parameters["gradient"]
+    problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])
+    settings["inference"] = parameters.get("inference", False)
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 
     def lost(more_rows: float, more_budget: float) -> float:
@@ -66,11 +64,8 @@ def warn_of_cost(certificate: Certificate) -> None:
 
     # Columns of real tables are less even than those of the reference populations: twice as many records do.
     rows = 2 * bounds.n_samples * _needed_factor(lambda factor: lost(factor, 1.0))
-    more, unit, budget = (
-        2 * math.sqrt(problems) * mu * _needed_factor(lambda factor: lost(1.0, factor)),
-        bounds.counted,
-        "",
-    )
+    more = 2 * math.sqrt(problems) * mu * _needed_factor(lambda factor: lost(1.0, factor))
+    unit, budget = bounds.counted, ""
     if more < _LARGEST_MU:  # for a few rows no budget does
         budget = f", or mu of {more:.2g},"
         if isinstance(guarantee, ApproxDP):

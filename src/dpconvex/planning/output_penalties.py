@@ -77,7 +77,7 @@ def with_best_penalty(
     if isinstance(bounds, RobustBounds):
         d = bounds.n_features
         growth = d * math.sqrt(2 / math.pi) if bounds.norm == "linf" else math.sqrt(d) / 2
-        reach = [f.radius if f.cost is None else f.adversary_reach for f in known if isinstance(f, RobustBounds)]
+        reach = [f.radius if f.cost is None else f.perturbation_norm for f in known if isinstance(f, RobustBounds)]
         risks = risks + _MEAN_SLOPE * np.array(reach) * growth * stds
     best = known[int(np.argmin(risks))]
     return replace(best, alpha=_rounded(best.alpha) if alpha is None else alpha)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     )
     from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
     from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
-    from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
+    from dpconvex.privacy.ledger import BudgetExceeded, Ledger
+    from dpconvex.privacy.ledger_file import LedgerError
     from dpconvex.privacy.noise import NoiseSource
 else:
     __getattr__, __dir__ = on_demand(
@@ -35,7 +36,7 @@ else:
             "DeclaredBounds": "bounds.structured",
             "GaussianDP": "guarantees",
             "Ledger": "ledger",
-            "LedgerError": "ledger",
+            "LedgerError": "ledger_file",
             "LinearBounds": "bounds.linear",
             "NoiseSource": "noise",
             "PairwiseBounds": "bounds.ranking",

@@ -154,6 +154,13 @@ def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
     )
 
 
+def _smallest_std(holds: Callable[[float], bool], epsilon: float, curvature_ratio: float) -> float:
+    """Return the smallest std of ``b`` per unit of Lipschitz constant, or raise if even the largest does not hold."""
+    if not holds(_LARGEST_STD):
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return smallest_safe(holds)
+
+
 def objective_perturbation_delta(
     epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
 ) -> float:
@@ -208,13 +215,10 @@ def objective_perturbation_scale(
     owner = "objective_perturbation_scale"
     target = _delta_target(owner, epsilon, delta)
     _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
-
-    def holds(std: float) -> bool:
-        return objective_perturbation_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors) <= target
-
-    if not holds(_LARGEST_STD):
-        raise _refuse_curvature(epsilon, curvature_ratio)
-    return lipschitz * smallest_safe(holds)
+    facts = (curvature_ratio, rank, neighbors)
+    return lipschitz * _smallest_std(
+        lambda std: objective_perturbation_delta(epsilon, 1 / std, *facts) <= target, epsilon, curvature_ratio
+    )
 
 
 def objective_perturbation_laplace_scale(
@@ -233,8 +237,8 @@ def objective_perturbation_laplace_scale(
     owner = "objective_perturbation_laplace_scale"
     check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
     _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
-    moved = (2 if neighbors == "replace_one" else 1) * lipschitz
-    return trace_laplace_scale(epsilon, moved, curvature_ratio, 1)
+    sensitivity = (2 if neighbors == "replace_one" else 1) * lipschitz
+    return trace_laplace_scale(epsilon, sensitivity, curvature_ratio, 1)
 
 
 @lru_cache(maxsize=1024)
@@ -253,13 +257,9 @@ def trace_perturbation_scale(
     owner = "trace_perturbation_scale"
     target = _delta_target(owner, epsilon, delta)
     _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
-
-    def holds(std: float) -> bool:
-        return trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target
-
-    if not holds(_LARGEST_STD):
-        raise _refuse_curvature(epsilon, curvature_ratio)
-    return lipschitz * smallest_safe(holds)
+    return lipschitz * _smallest_std(
+        lambda std: trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target, epsilon, curvature_ratio
+    )
 
 
 def trace_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:

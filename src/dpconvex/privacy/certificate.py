@@ -63,7 +63,7 @@ def refusing_malformed(sentence: str) -> Iterator[None]:
 
 
 class PrivacyWarning(UserWarning):
-    """A fit promises, or will be worth, less than it seems; said from public facts alone, before the charge."""
+    """A fit promises less, or will be less accurate, than it seems; said from public facts alone, before the charge."""
 
 
 class LargeDeltaWarning(PrivacyWarning):

@@ -30,22 +30,12 @@ class RecordLoss(Protocol):
 
 @dataclass(frozen=True)
 class DeclaredLoss:
-    """A loss known only by its constants: what remains of a user-defined loss in a certificate.
+    """A loss known only by its constants: what remains of a user-defined loss in a certificate."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the class that was used.
-    lipschitz, smoothness : float
-        Bounds on ``|d loss / dz|`` and ``|d2 loss / dz2|`` that the user declared.
-    kind : {"residual", "margin"}
-        Whether the loss is one of ``y - z`` or of ``y * z``.
-    """
-
-    name: str
-    lipschitz: float
-    smoothness: float
-    kind: str = "residual"
+    name: str  # of the class that was used
+    lipschitz: float  # bound on |d loss / dz| that the user declared
+    smoothness: float  # bound on |d2 loss / dz2|
+    kind: str = "residual"  # a loss of y - z, or "margin": of y * z
 
     def __post_init__(self) -> None:
         for name in ("lipschitz", "smoothness"):

@@ -45,10 +45,7 @@ class _Guarantee:
     def as_gaussian(self) -> GaussianDP:
         """Return the weakest Gaussian DP that implies this guarantee: what Gaussian noise may spend.
 
-        Raises
-        ------
-        ValueError
-            Where Gaussian noise cannot give it: no budget at all, or delta = 0.
+        Raises ValueError where Gaussian noise cannot give it: no budget at all, or delta = 0.
 
         Examples
         --------

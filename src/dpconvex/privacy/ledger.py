@@ -167,10 +167,10 @@ class Ledger:
             )
         budget = self._totals(states)
         for name, value in asked.items():
-            kept = getattr(budget, name)
-            if value is not None and value != kept:
+            existing = getattr(budget, name)
+            if value is not None and value != existing:
                 raise LedgerError(
-                    f"The budget of '{dataset}' has {name}={kept!r}, but Ledger was opened with {name}={value!r}. "
+                    f"The budget of '{dataset}' has {name}={existing!r}, but Ledger was opened with {name}={value!r}. "
                     f"Leave {name} out to open the existing budget: it cannot be changed."
                 )
         self.epsilon: float | None = budget.epsilon

@@ -75,15 +75,9 @@ class Snapshot:
 class LedgerFile:
     """The log in the file at ``path``, opened anew for every call so that a fork shares nothing.
 
-    Parameters
-    ----------
-    path : str
-        Absolute path of the file.
-    advance : callable
-        ``advance(state, record)`` returns the totals, as plain data, of the record's data set after the record; those
-        before its first record are None.
-    seen : (int, str) or None
-        Number and hash of the newest record known: a file without it was replaced or rolled back.
+    ``advance(state, record)`` returns the totals of the record's data set after the record, as plain data; those before
+    its first record are None. ``seen`` are number and hash of the newest record known: a file without it was replaced
+    or rolled back.
     """
 
     def __init__(self, path: str, advance: Advance, seen: tuple[int, str] | None = None) -> None:
@@ -259,7 +253,8 @@ class LedgerFile:
 
     def _last(self, connection: sqlite3.Connection) -> tuple[int, str]:
         """Return the number and hash of the newest record, which the head must name."""
-        last = connection.execute("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1").fetchall()
+        newest = "SELECT number, hash FROM log ORDER BY number DESC LIMIT 1"
+        last: list[tuple[int, str]] = connection.execute(newest).fetchall()
         if not last or connection.execute("SELECT number, hash FROM head").fetchall() != last:
             raise self.damaged("its last records are missing")
         return last[0]

@@ -182,19 +182,9 @@ def share_budget(
 ) -> tuple[str, Guarantee, float]:
     """Return the strategy, what each fit may spend, and the mean number of fits.
 
-    Parameters
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        The total.
-    strategy : {"auto", "exponential", "repeat"}
-        ``"auto"`` takes the one that leaves each fit more.
-    candidates : int
-        How many there are.
-    mean_repeats : float or None
-        Mean number of runs of ``"repeat"``; twice the number of candidates by default.
-    basic : bool, default=False
-        Whether fits share epsilon and delta by basic composition, for mechanisms that do not offer Gaussian DP such as
-        objective perturbation; rules out ``"repeat"``.
+    The strategy ``"auto"`` takes the one that leaves each fit more. ``mean_repeats`` of ``"repeat"`` are twice the
+    candidates by default. With ``basic``, fits share epsilon and delta by basic composition, for mechanisms that do not
+    offer Gaussian DP such as objective perturbation; this rules out ``"repeat"``.
     """
     if basic and strategy != "repeat":
         return "exponential", per_problem(guarantee, candidates), float(candidates)

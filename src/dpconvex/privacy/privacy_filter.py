@@ -117,40 +117,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class PrivacyFilter:
-    """A budget and the totals of its charges.
-
-    Attributes
-    ----------
-    epsilon, delta, mu : float or None
-        The budget: either the first two or the last.
-    composition : {"gaussian", "sums"}
-        Whether Gaussian charges of a budget of (epsilon, delta) add up in squares.
-    spent_epsilon, spent_delta, spent_mu_squared : (float, float)
-        E + E', D + D' and S, each with the rounding error of its sum.
-    before_gaussian : (float, float) or None
-        The (e, d) that the first Gaussian charge found.
-    mixed : bool
-        Whether a charge since then was not Gaussian.
-    charges : int
-        How many there were.
-    neighbors : str or None
-        The relation under which all of them hold; None before the first.
-    unit : str
-        Whom all of them are promises to, once there are any.
-    """
+    """A budget, (epsilon, delta) or mu, and the totals of its charges: E + E', D + D' and S of the docstring above."""
 
     epsilon: float | None
     delta: float | None
     mu: float | None
-    composition: str = "gaussian"
+    composition: str = "gaussian"  # or "sums", where Gaussian charges do not add up in squares
     spent_epsilon: Total = (0.0, 0.0)
     spent_delta: Total = (0.0, 0.0)
     spent_mu_squared: Total = (0.0, 0.0)
-    before_gaussian: tuple[float, float] | None = None
-    mixed: bool = False
+    before_gaussian: tuple[float, float] | None = None  # the (e, d) that the first Gaussian charge found
+    mixed: bool = False  # whether a charge since then was not Gaussian
     charges: int = 0
-    neighbors: str | None = None
-    unit: str = RECORD
+    neighbors: str | None = None  # the relation under which all charges hold; None before the first
+    unit: str = RECORD  # whom all charges are promises to, once there are any
 
     @classmethod
     def from_dict(cls, state: Facts) -> PrivacyFilter:

@@ -37,19 +37,10 @@ def summation_error(
     the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
     2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows, at most.
-    dimension : int
-        Length of a mapped row, on which the length of blocks depends.
-    largest_term : float
-        Bound on the norm of one record's contribution.
-    additions : int, optional
-        Additions that a term passes through at most, where sums are not formed by the engine.
-    people : bool, default=False
-        Whether `n_rows` counts people whose rows have weight 1 together: terms are as large together, but there may be
-        `MANY_ROWS` of them.
+    ``largest_term`` bounds the norm of one record's contribution, and ``dimension`` is the length of a mapped row, on
+    which the length of blocks depends. ``additions`` are those that a term passes through at most, where sums are not
+    formed by the engine. With ``people``, ``n_rows`` counts people whose rows have weight 1 together: terms are as
+    large together, but there may be ``MANY_ROWS`` of them.
 
     Notes
     -----

@@ -187,22 +187,10 @@ def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def sampled_epsilon(sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float) -> float:
-    r"""Return an upper bound on epsilon, at ``delta``, of all steps together.
+    """Return an upper bound on epsilon, at ``delta``, of all steps together.
 
-    Parameters
-    ----------
-    sampling : {"fixed", "poisson"}
-        How batches are drawn; "fixed" needs replace-one.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation.
-    rate : float
-        ``batch_size / n``.
-    steps : int
-        Number of batches.
-    multiplier : float
-        ``std / sensitivity`` of the SUM over a batch, the sensitivity under this relation.
-    delta : float
-        In (0, 1).
+    ``rate`` is ``batch_size / n`` and ``multiplier`` is ``std / sensitivity`` of the SUM over a batch, the sensitivity
+    under this relation. Sampling ``"fixed"`` needs replace-one.
     """
     check_sampling(sampling, neighbors, "sampled_epsilon")
     check_number("rate", "sampled_epsilon", rate, "a number in (0, 1]", 0, 1 + 1e-15, low_open=True)

@@ -26,18 +26,10 @@ _LONGEST_LABEL = 24  # letters of a label in a heading
 
 @dataclass(frozen=True)
 class Attacker:
-    """Limits of the strongest attack.
+    """Limits of the strongest attack."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Largest share of right answers when both data sets are equally likely: ``(1 + delta(0)) / 2``.
-    rates : list of (float, float)
-        False alarm rates, and the largest detection rate at each.
-    """
-
-    accuracy: float
-    rates: list[tuple[float, float]]
+    accuracy: float  # largest share of right answers at even odds: (1 + delta(0)) / 2
+    rates: list[tuple[float, float]]  # false alarm rates, and the largest detection rate at each
 
 
 def attacker(guarantee: Guarantee) -> Attacker:
@@ -54,19 +46,11 @@ def gaussian_guarantee(certificate: Certificate) -> GaussianDP | None:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Effect of the noise on the coefficients, in the user's units.
-
-    Attributes
-    ----------
-    intercept, coef : float or None, array
-        Standard deviation for each coefficient, or an upper bound of its root mean square. None without an intercept.
-    exact : bool
-        Whether these are standard deviations rather than bounds.
-    """
+    """Standard deviation of the noise in each coefficient, or an upper bound of its root mean square; user's units."""
 
     intercept: float | None
     coef: Array
-    exact: bool
+    exact: bool  # standard deviations rather than bounds
 
 
 def uncertainty(model: Fitted) -> Uncertainty | None:
@@ -194,30 +178,14 @@ def coefficient_rows(model: Fitted, most: int | None = None) -> list[Coefficient
 
 @dataclass(frozen=True)
 class AccuracyForecast:
-    """Predicted accuracy against the budget, without data.
+    """Predicted accuracy against the budget, without data."""
 
-    Attributes
-    ----------
-    budget : str
-        ``"epsilon"`` or ``"mu"``.
-    own : float
-        The model's budget.
-    points : list of (float, float)
-        Budgets, and the predicted excess risk at each.
-    without_privacy : float
-        Excess risk of sampling alone.
-    quantity : str
-        Name of the excess risk.
-    relative : bool
-        Whether it is a share of the best risk.
-    """
-
-    budget: str
-    own: float
-    points: list[tuple[float, float]]
-    without_privacy: float
-    quantity: str
-    relative: bool
+    budget: str  # "epsilon" or "mu"
+    own: float  # the model's budget
+    points: list[tuple[float, float]]  # budgets, and the predicted excess risk at each
+    without_privacy: float  # excess risk of sampling alone
+    quantity: str  # name of the excess risk
+    relative: bool  # whether it is a share of the best risk
 
     def form(self, risk: float) -> str:
         """Return an excess risk as people write it."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,22 +51,19 @@ from dpconvex.reports.wording import (
 from dpconvex.version import __version__
 from dpconvex.whole_files import write_whole
 
+if TYPE_CHECKING:
+    from dpconvex.evaluation import PrivateScore
+
 _MOST_BARS = 40
 # Parameters of post-processing, after the noise was added.
 _POSTPROCESSING = ("coef_bound", "release_radius", "threshold")
 
 
-class Score(Protocol):
-    """A released score; see :class:`dpconvex.evaluation.PrivateScore`."""
-
-    metric: str
-    value: float
-    interval: tuple[float, float]
-    level: float
-
-
 def render_report(
-    model: Fitted, ledger: Ledger | None = None, release: ReleaseFacts | None = None, scores: Sequence[Score] = ()
+    model: Fitted,
+    ledger: Ledger | None = None,
+    release: ReleaseFacts | None = None,
+    scores: Sequence[PrivateScore] = (),
 ) -> str:
     """Return the report of a fitted model as HTML: one page without scripts and without references to other files.
 
@@ -166,7 +163,7 @@ def write_report(
     path: str | os.PathLike[str],
     ledger: Ledger | None = None,
     release: ReleaseFacts | None = None,
-    scores: Sequence[Score] = (),
+    scores: Sequence[PrivateScore] = (),
 ) -> Path:
     """Write the report of a fitted model to an HTML file, and return its path.
 

@@ -39,7 +39,7 @@ class CompiledSlope(NamedTuple):
     first: float  # leftmost slope; of a kinked loss the mean of the outermost slopes
     factor: float  # of a loss without knots
     knots: NDArray[np.float64]
-    # For each knot the jump of the slope; of a kinked loss half of it; of an envelope the slope to its left, and one more.
+    # Jump of the slope at each knot; of a kinked loss half of it; of an envelope the slope to its left, and the last.
     slopes: NDArray[np.float64]
 
 

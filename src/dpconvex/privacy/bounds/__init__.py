@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +28,6 @@ from dpconvex.privacy.calibration import (
 )
 from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.profiles import trace_delta
-
-if TYPE_CHECKING:
-    from dpconvex.privacy.certificate import NoiseTerm
 
 RECORD = "one record"
 PERSON = "one person"  # with all its rows
@@ -147,14 +143,14 @@ class Bounds:
         """
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
 
-    def tilted_inexactness(self, tilt: NoiseTerm, tolerance: float) -> float:
+    def tilted_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
         r"""Return how far apart two neighbours' solved problems lie beyond what the theorem of the tilt is about.
 
         ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
         ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g
-        differs by at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
+        differs by at most ``g sqrt(d) / 2``, and its division by a few roundings of a tilt of norm at most B.
         """
-        rounding = tilt.effective_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.norm_upper_bound
+        rounding = grid * math.sqrt(self.dimension) / 2 + 2.0**-52 * norm_upper_bound
         return 2 * (tolerance + rounding / self.tilted[1]) / self.alpha
 
     def tilt_scale(self, epsilon: float, delta: float) -> float:
@@ -234,8 +230,8 @@ class Bounds:
 
     def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
         """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
-        reach = (self.dimension + condition) * (self.lipschitz + tilt)
-        return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * reach)
+        rounded = (self.dimension + condition) * (self.lipschitz + tilt)
+        return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * rounded)
 
     @property
     def _reserve(self) -> float:
@@ -243,7 +239,7 @@ class Bounds:
 
         ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
         by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
-        that this covers 1e10 rows. The same where people share votes. 1 where the number of rows is public.
+        that this covers 1e10 rows. The same where people share weights. 1 where the number of rows is public.
         """
         if self.neighbors == "replace_one" and not self.people:
             return 1.0
@@ -295,17 +291,10 @@ class Bounds:
         return error(f"{text} {remedy}".rstrip())
 
 
-# Module of each kind, loaded when a certificate names it.
-_KINDS = {
-    "DeclaredBounds": "structured",
-    "LinearBounds": "linear",
-    "PairwiseBounds": "ranking",
-    "RobustBounds": "robust",
-    "StructuredBounds": "structured",
-    "TiltedBounds": "robust",
-    "TopRankBounds": "ranking",
-    "WorstShareBounds": "robust",
-}
+_KINDS = (
+    *("DeclaredBounds", "LinearBounds", "PairwiseBounds", "RobustBounds"),
+    *("StructuredBounds", "TiltedBounds", "TopRankBounds", "WorstShareBounds"),
+)
 
 
 def bounds_from_dict(data: Facts) -> Bounds:
@@ -314,5 +303,5 @@ def bounds_from_dict(data: Facts) -> Bounds:
     kind = facts.pop("kind", None)
     if kind not in _KINDS:
         raise ValueError(f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
-    bounds: type[Bounds] = getattr(import_module(f"dpconvex.privacy.bounds.{_KINDS[kind]}"), kind)
+    bounds: type[Bounds] = getattr(import_module("dpconvex.privacy"), kind)  # loads the kind's module
     return bounds(**{name: rebuild(value) for name, value in facts.items()})

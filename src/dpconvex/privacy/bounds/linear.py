@@ -181,7 +181,7 @@ class LinearBounds(LinearRecord):
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + tilt) / self.alpha
         kinks = getattr(self.loss, "piecewise_linear", None)
-        reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
+        width = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
-            reach = LINEAR_BEYOND * self.loss.lipschitz / self.loss.smoothness
-        return float(2 * margin + 2 * reach + 1)
+            width = LINEAR_BEYOND * self.loss.lipschitz / self.loss.smoothness
+        return float(2 * margin + 2 * width + 1)

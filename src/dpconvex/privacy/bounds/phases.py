@@ -116,6 +116,6 @@ def pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: P
         )
     # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
     radius = checked_radius(settings["radius"], "PhasedSGD")
-    reach = radius + phase.records * phase.step * bounds.lipschitz
-    rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * reach
+    largest_norm = radius + phase.records * phase.step * bounds.lipschitz
+    rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * largest_norm
     return 2 * bounds.lipschitz * phase.step + rounding

@@ -302,8 +302,8 @@ class TopRankBounds(Bounds):
     @property
     def smoothness(self) -> float:
         """``c'' D^2 + slope B^2 / width``."""
-        bend = float(self.loss.lipschitz) * self.row_norm**2 / self.width
-        return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + bend
+        curvature = float(self.loss.lipschitz) * self.row_norm**2 / self.width
+        return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + curvature
 
     @property
     def radius(self) -> float:
@@ -314,10 +314,10 @@ class TopRankBounds(Bounds):
     @property
     def gradient_sensitivity(self) -> float:
         """How far the gradient of F moves at a minimiser when one record is replaced."""
-        steep, bent = self.lipschitz, float(self.loss.smoothness) * 2 * self.row_norm / self.top
-        flip = steep / self.min_positive + steep / self.top
-        flip += bent * (self.row_norm * self.radius + self.width * math.log(2))
-        return (1 + 1e-12) * max(flip, steep / self.top + bent * 2 * self.row_norm * self.radius)
+        slope, curvature = self.lipschitz, float(self.loss.smoothness) * 2 * self.row_norm / self.top
+        flip = slope / self.min_positive + slope / self.top
+        flip += curvature * (self.row_norm * self.radius + self.width * math.log(2))
+        return (1 + 1e-12) * max(flip, slope / self.top + curvature * 2 * self.row_norm * self.radius)
 
     def gradient_sum_sensitivity(self) -> float:
         """``n`` times the above: F counts as a mean over n records. At most ``2 n L``."""

@@ -479,7 +479,7 @@ class RobustBounds(LinearRecord):
         return bool(self.loss.kind == "residual")
 
     @property
-    def adversary_reach(self) -> float:
+    def perturbation_norm(self) -> float:
         """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
         if self.cost is not None:
             return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
@@ -491,7 +491,7 @@ class RobustBounds(LinearRecord):
         return self.radius * (math.sqrt(self.n_features) if self.norm == "linf" else 1.0)
 
     @property
-    def _bend(self) -> float:
+    def _dual_norm_curvature(self) -> float:
         """``q``: how much N curves in units of ``1 / width``."""
         if self.shape is None:
             return 1.0
@@ -499,12 +499,12 @@ class RobustBounds(LinearRecord):
             return float(self.shape[1]) * self.width  # type: ignore[arg-type]
         if self.norm == "box":
             return max(map(float, self.shape))  # type: ignore[arg-type]
-        return (self.adversary_reach / self.radius) ** 2 if self.radius > 0 else 0.0
+        return (self.perturbation_norm / self.radius) ** 2 if self.radius > 0 else 0.0
 
     @property
     def lipschitz(self) -> float:
         """``slope sqrt(c + (min(U, X) + a)^2)``."""
-        longest = min(self.row_norm, self.max_norm) + self.adversary_reach
+        longest = min(self.row_norm, self.max_norm) + self.perturbation_norm
         return float(self.loss.lipschitz) * math.hypot(self.fit_intercept, longest)
 
     def gradient_sum_sensitivity(self) -> float:
@@ -526,28 +526,28 @@ class RobustBounds(LinearRecord):
         if self.cost is not None:
             return many * both
         least_weight = min(1.0, self.row_norm / self.max_norm)
-        record, reach = self.row_norm_with_intercept, self.adversary_reach
+        record, moved = self.row_norm_with_intercept, self.perturbation_norm
         # The steepest slopes of both records: of a residual loss those of either side.
         sides: tuple[float, ...] = (float(self.loss.lipschitz),)
         if self.residual:
             sides = tuple(abs(side) for side in self.loss.slope_range if side != 0)
-        steep = max((one + other) * record + (one - least_weight * other) * reach for one in sides for other in sides)
+        steep = max((one + other) * record + (one - least_weight * other) * moved for one in sides for other in sides)
         return many * min(both, max(steep, self.lipschitz))
 
     @property
     def smoothness(self) -> float:
         """``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
-        limit, largest, reach = self.row_norm, self.max_norm, self.adversary_reach
+        limit, largest, moved = self.row_norm, self.max_norm, self.perturbation_norm
         if self.cost is not None:
-            reach *= 2
-        factor = self.fit_intercept + (min(limit, largest) + reach) ** 2
+            moved *= 2
+        factor = self.fit_intercept + (min(limit, largest) + moved) ** 2
         if largest > limit:
-            factor = max(factor, limit / largest * (self.fit_intercept + (largest + reach) ** 2))
+            factor = max(factor, limit / largest * (self.fit_intercept + (largest + moved) ** 2))
         if self.cost is not None:
             return 2 * float(self.loss.smoothness) * factor + float(self.loss.lipschitz) ** 2 / self.cost
-        bend = float(self.loss.lipschitz) * self.radius * self._bend / self.width
+        curvature = float(self.loss.lipschitz) * self.radius * self._dual_norm_curvature / self.width
         mixed = float(self.loss.lipschitz) ** 2 * factor / self.width if self.residual else 0.0
-        return float(self.loss.smoothness) * factor + bend + mixed
+        return float(self.loss.smoothness) * factor + curvature + mixed
 
     @property
     def rank(self) -> int:

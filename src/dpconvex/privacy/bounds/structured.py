@@ -147,8 +147,8 @@ class StructuredBounds(Bounds):
         room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;
         ``max(10, 2e6 / n)`` times that where the number of records is private.
         """
-        bend = self.whole_smoothness / self.alpha if self.alpha > 0 else math.inf  # kappa n, whole
-        condition = (bend if math.isfinite(bend) else 0.0) * (self.whole_lipschitz + tilt)
+        curvature = self.whole_smoothness / self.alpha if self.alpha > 0 else math.inf  # kappa n, whole
+        condition = (curvature if math.isfinite(curvature) else 0.0) * (self.whole_lipschitz + tilt)
         size = ROUNDINGS * self.loss.outputs * self.dimension * self.whole_lipschitz
         resolvable = EPS * ((self.dimension + ROUNDINGS) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
@@ -161,8 +161,8 @@ class StructuredBounds(Bounds):
         room again, and forty times the width over which the loss turns.
         """
         margin = self.longest * (self.whole_lipschitz + tilt) / self.alpha
-        bend = float(self.loss.smoothness)
-        width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
+        curvature = float(self.loss.smoothness)
+        width = float(self.loss.lipschitz) / curvature if 0 < curvature < math.inf else 0.0
         return 2 * margin + LINEAR_BEYOND * width + 1
 
 

@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.noise.gate import Words
+if TYPE_CHECKING:
+    from dpconvex.privacy.noise.gate import Words
 
 NORMAL_FAILURE = 1e-119
 
@@ -81,7 +82,7 @@ def whole_part_sums(bits: int) -> tuple[int, ...]:
 
 
 def _whole_part(pick: Uniform) -> int:
-    """Return the k whose stretch of the sums holds the pick."""
+    """Return the k whose interval of the sums holds the pick."""
     while pick.value in whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
         pick.extend()
     return sum(pick.value >= edge for edge in whole_part_sums(pick.bits))
