@@ -17,7 +17,7 @@ import dpconvex.privacy
 import dpconvex.selection
 import dpconvex.smoothing
 import dpconvex.solvers
-from dpconvex_reproduction import catalogue
+from dpconvex_reproduction import catalogue, rates
 from dpconvex_reproduction.auc_erm.presets import AUCProblem
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 from dpconvex_reproduction.quantile_sco.presets import Problem
@@ -45,6 +45,7 @@ def lines():
 
 def names():
     found = {"np": np, "catalogue": catalogue}
+    found |= {name: call for name, call in vars(rates).items() if not name.startswith("_")}
     for module in (
         dpconvex.losses, dpconvex.smoothing, dpconvex.privacy, dpconvex.mechanisms, dpconvex.solvers,
         dpconvex.planning, dpconvex.selection, dpconvex.preprocessing, dpconvex,

@@ -177,6 +177,22 @@ def test_rows_travel():
         np.testing.assert_array_equal(own, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bounds", ["contain 0", "exclude 0", "wide"])
+def test_numbers_of_a_row_have_the_same_bits_whoever_is_clipped(bounds, dtype):
+    """One record beyond the bounds must not send all others through another compiled kernel."""
+    X, y = table(dtype=dtype)
+    X.data[:] = np.clip(X.data, -1, 1)
+    theta, matrix = np.linspace(-1, 1, COLUMNS + 1), np.linalg.qr(np.random.default_rng(3).normal(size=(24, 24)))[0]
+    found = []
+    for value in (0.5, 100.0):
+        X.data[0] = value  # of the first row
+        rows = SparseRows(X, y, RowMap.from_bounds(COLUMNS, BOUNDS[bounds], 1.2))
+        numbers = (rows.weights, rows.predicted(theta).weights, rows.lengths(matrix), rows.lengths(theta**2))
+        found.append(np.column_stack([*numbers, rows.mapped()[0]])[1:])
+    np.testing.assert_array_equal(*found)
+
+
 # Exact arithmetic.
 
 

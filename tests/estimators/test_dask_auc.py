@@ -14,7 +14,7 @@ from dpconvex import DPAUCClassifier  # noqa: E402
 from dpconvex.core.perturbed_minimiser import certified_point  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.table import DaskTable  # noqa: E402
-from dpconvex.engine.summation import spread_indices
+from dpconvex.engine.summation import spread_indices  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_sums, pairwise  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402

@@ -1,4 +1,4 @@
-"""Released curvatures: cleared of noise for steps, lowered for intervals, and the sandwich_covariance of a private estimate."""
+"""Released curvatures: denoised for steps, lowered for intervals, and the covariance of a private estimate."""
 
 import numpy as np
 import pytest

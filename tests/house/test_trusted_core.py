@@ -13,15 +13,14 @@ TRUSTED = (
     *(f"core/{name}" for name in ("records", "queries", "release")),
     *(f"privacy/noise/{name}" for name in ("gate", "normal")),
     *(f"privacy/bounds/{name}" for name in ("__init__", "linear")),
-    *(f"privacy/{name}" for name in ("certificate", "calibration", "guarantees", "profiles")),
-    *(f"privacy/{name}" for name in ("rounding_errors", "description")),
+    *(f"privacy/{name}" for name in ("certificate", "calibration", "guarantees", "rounding_errors", "description")),
     *(f"engine/{name}" for name in ("rows", "block_products", "dense_kernels", "dense_rows")),
     *(f"engine/{name}" for name in ("row_weights", "summation", "threads")),
     "losses/pointwise",
     *(f"smoothing/{name}" for name in ("convolution", "kernels")),
 )
 #: Today's number, rounded up; it may fall, and it may not grow unnoticed.
-MOST_LINES = 7_000
+MOST_LINES = 6_500
 
 
 def lines_of(names: tuple[str, ...]) -> int:

@@ -173,7 +173,7 @@ MECHANISMS = [
     ("mapped pairs", PairwiseObjectivePerturbation()),
 ]
 CASES = [(setting, mechanism, fact) for setting, mechanism in MECHANISMS for fact in SETTINGS[setting].wrong]
-WORDS = {"n_samples": "(divisor|n_rows|n_records)"}
+WORDS = {"n_samples": "divisor|n_rows|n_records"}
 
 
 def names(value):
@@ -192,7 +192,8 @@ def test_any_other_objective_is_refused_before_noise(setting, mechanism, fact):
     given = SETTINGS[setting]
     bounds = replace(given.bounds, **{fact: given.wrong[fact]})
     certificate = mechanism.certify(bounds, BUDGET)
-    with pytest.raises(ValueError, match=rf"has {WORDS.get(fact, fact)}=.*certificate was issued"):
+    # The steepness of a tilted objective's wall follows from its rows, and may be named in their place.
+    with pytest.raises(ValueError, match=rf"has ({WORDS.get(fact, fact)}|wall)=.*certificate was issued"):
         mechanism.release(given.build(given.bounds), certificate, Silent())
 
 

@@ -10,8 +10,7 @@ from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHin
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, PairwiseBounds, PureDP, gaussian_scale
-from dpconvex.privacy.calibration import trace_laplace_scale, trace_perturbation_scale
-from dpconvex.privacy.profiles import trace_delta
+from dpconvex.privacy.objective_perturbation import trace_delta, trace_laplace_scale, trace_perturbation_scale
 from dpconvex.solvers import LBFGS, Newton
 
 LOSSES = [PairLogistic("2"), PairLogistic("e"), PairHinge(0.3), PairSquared(), PairSquaredHinge()]

@@ -10,9 +10,8 @@ from dpconvex.privacy import (
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.calibration import released_scale, smallest_safe
+from dpconvex.privacy.calibration import gaussian_delta, released_scale, smallest_safe
 from dpconvex.privacy.certificate import NoiseTerm
-from dpconvex.privacy.profiles import gaussian_delta
 
 VECTORS = [
     (0.2, 1e-5, 0.01, 16.304133, 17.141835, 35.938386),

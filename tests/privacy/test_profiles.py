@@ -8,9 +8,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi, norm
 
-from dpconvex.privacy.profiles import (
+from dpconvex.privacy.calibration import gaussian_delta
+from dpconvex.privacy.objective_perturbation import (
     chi_delta,
-    gaussian_delta,
     glm_add_remove_delta,
     glm_replace_delta,
     renyi_curve,

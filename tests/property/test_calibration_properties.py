@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.privacy import gaussian_scale, objective_perturbation_scale
-from dpconvex.privacy.profiles import glm_add_remove_delta, glm_replace_delta, structured_delta
+from dpconvex.privacy.objective_perturbation import glm_add_remove_delta, glm_replace_delta, structured_delta
 
 CI = settings(derandomize=True, deadline=None, max_examples=150)
 epsilons = st.floats(0.02, 8.0)

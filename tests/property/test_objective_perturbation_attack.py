@@ -18,7 +18,7 @@ from scipy.special import expit, ndtr
 
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.privacy import objective_perturbation_laplace_scale, objective_perturbation_scale
-from dpconvex.privacy.profiles import renyi_curve, structured_delta
+from dpconvex.privacy.objective_perturbation import renyi_curve, structured_delta
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,

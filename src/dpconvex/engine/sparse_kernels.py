@@ -55,16 +55,6 @@ def is_canonical(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: in
 
 
 @numba.njit(nogil=True, cache=True)
-def all_offsets_equal(columns: Columns, values: Values, low: Array, high: Array, zero: Array) -> bool:
-    """Return whether ``clip(value) - clip(0)`` is the value for everything that is stored."""
-    for k in range(values.size):
-        j = columns[k]
-        if clip_value(np.float64(values[k]), low[j], high[j]) - zero[j] != values[k]:
-            return False
-    return True
-
-
-@numba.njit(nogil=True, cache=True)
 def nonzero_offsets(columns: Columns, values: Values, low: Array, high: Array, zero: Array, out: Array) -> None:
     """``out = clip(value) - clip(0)`` for everything that is stored; a missing value falls on the lower bound."""
     for k in range(values.size):
@@ -147,7 +137,7 @@ def count_nonzero_octaves(
 def nonzero_margins(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scaled: Array,
     start: float,
@@ -162,7 +152,7 @@ def nonzero_margins(
     for i in range(indices.size):
         total, error = start, rest
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
-            a, b = np.float64(offsets[k]), scaled[columns[k]]
+            a, b = offsets[k], scaled[columns[k]]
             product = a * b
             added = total + product
             back = added - total
@@ -175,7 +165,7 @@ def nonzero_margins(
 def combine_nonzeros(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     multiples: Array,
     totals: Array,
@@ -186,7 +176,7 @@ def combine_nonzeros(
         multiple = multiples[i]
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
             j = columns[k]
-            term = multiple * np.float64(offsets[k])
+            term = multiple * offsets[k]
             total = totals[j]
             added = total + term
             back = added - total
@@ -196,13 +186,13 @@ def combine_nonzeros(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def _squared_norm(
-    indptr: RowIndices, columns: Columns, offsets: Values, row: int, scale: Array, squares: Array, base: Array
+    indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, squares: Array, base: Array
 ) -> tuple[float, float]:
     """Return ``sum_j squares_j (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of."""
     total = size = 0.0
     for k in range(_first_of(indptr, row), _first_of(indptr, row + 1)):
         j = columns[k]
-        d = np.float64(offsets[k]) * scale[j]
+        d = offsets[k] * scale[j]
         if base.size:
             total += squares[j] * d * (2.0 * base[j] + d)
             size += squares[j] * (d * d + base[j] * base[j])
@@ -215,7 +205,7 @@ def _squared_norm(
 def shortening_factors(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scale: Array,
     base: Array,
@@ -237,7 +227,7 @@ def shortening_factors(
 def diagonal_lengths(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scale: Array,
     squares: Array,
@@ -255,7 +245,7 @@ def diagonal_lengths(
 
 @numba.njit(nogil=True, cache=True)
 def _tile_by_columns(
-    indptr: RowIndices, columns: Columns, offsets: Values, indices: RowIndices, scale: Array, begins: RowIndices
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, begins: RowIndices
 ) -> tuple[Columns, Array, Columns, Columns, Any]:
     """Turn a tile of rows into columns: all that belongs to one of them then needs one row of a matrix, in the cache.
 
@@ -275,7 +265,7 @@ def _tile_by_columns(
         at += np.uint64(1)
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
             j = columns[k]
-            where[at], moved[at] = j + 1, np.float64(offsets[k]) * scale[j]
+            where[at], moved[at] = j + 1, offsets[k] * scale[j]
             begins[j + 2] += 1
             at += np.uint64(1)
     for j in range(1, begins.size):
@@ -294,7 +284,7 @@ def _tile_by_columns(
 def quadratic_lengths(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scale: Array,
     square: Array,
@@ -340,7 +330,7 @@ def quadratic_lengths(
 def nonzero_moments(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scale: Array,
     factors: Array,
@@ -384,7 +374,7 @@ def nonzero_moments(
 def nonzero_gram(
     indptr: RowIndices,
     columns: Columns,
-    offsets: Values,
+    offsets: Array,
     indices: RowIndices,
     scale: Array,
     factors: Array,
@@ -401,7 +391,7 @@ def nonzero_gram(
         moved[0], moved[1] = 1.0, factor
         for k in range(count):
             j = columns[first + k]
-            moved[k + np.uint64(2)] = factor * (np.float64(offsets[first + k]) * scale[j])
+            moved[k + np.uint64(2)] = factor * (offsets[first + k] * scale[j])
             where[k + np.uint64(2)] = j + 2
         for k in range(count + np.uint64(2)):
             row, a = totals[where[k]], multiples[i] * moved[k]

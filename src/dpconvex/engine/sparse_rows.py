@@ -182,26 +182,23 @@ class SparseRows(MemoryRows):
     def _as_raw(self, X: Any, cache: bool) -> Any:
         return NonZeros.of(X)
 
-    def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        """Return the non-zeros with ``clip(value) - clip(0)`` in place of values, which are copied if that differs."""
-        from dpconvex.engine.sparse_kernels import all_offsets_equal, nonzero_offsets
+    def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
+        """Return the non-zeros with ``clip(value) - clip(0)`` in place of values, always float64.
+
+        Another type would be another compiled kernel: it must not follow from whether some record is clipped.
+        """
+        from dpconvex.engine.sparse_kernels import nonzero_offsets
 
         indptr, columns, values = self._raw.parts
-        limits = (*self.bounds_and_scales[:2], zero)
-        parts = [slice(*span) for span in spans(values.size, _RUNS)]
+        limits, offsets = (*self.bounds_and_scales[:2], zero), np.empty(values.size)
 
-        def equal(part: slice) -> bool:
-            return bool(all_offsets_equal(columns[part], values[part], *limits))
-
-        if all(in_threads(equal, parts, self.threads)):
-            return indptr, columns, values
-        offsets = np.empty(values.size)
-
-        def fill(part: slice) -> None:
+        def fill(span: tuple[int, int]) -> None:
+            part = slice(*span)
             nonzero_offsets(columns[part], values[part], *limits, offsets[part])
 
-        list(in_threads(fill, parts, self.threads))
-        return indptr, columns, offsets
+        list(in_threads(fill, spans(values.size, _RUNS), self.threads))
+        same = values.dtype == np.float64 and np.array_equal(offsets, values)
+        return indptr, columns, values if same else offsets  # one copy in memory where that is enough
 
     def _norm_factors(self) -> Array:
         """Return ``min(1, row_norm / ||x_i||)`` of all rows."""

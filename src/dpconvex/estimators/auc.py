@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
+from dpconvex.checks import check_count
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine import RowMap
 from dpconvex.engine.dense_rows import MemoryRows
@@ -90,8 +91,6 @@ class DPAUCClassifier(PrivateRankingModel):
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
         Width over which the hinge's kink is rounded, in units of score differences; 0.5 by default.
-    classes : sequence of two labels, optional
-        The label set, if it is not to be read from y; the larger label is the positive one.
     mechanism : str or Mechanism, default="auto"
         "gradient" (on the logistic loss of single records), "moments", "objective", "output" or a mechanism object.
         "auto" takes objective perturbation for pure epsilon (output for squared losses), else "gradient", or "moments"
@@ -99,14 +98,10 @@ class DPAUCClassifier(PrivateRankingModel):
 
     Attributes
     ----------
-    coef_ : array of shape (1, n_features)
-        Coefficients in the user's units.
     intercept_ : array of shape (1,)
         Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight would be equally
         likely with gradient descent, halfway between the released class means with moments, else at the public centre
         of the mapped rows.
-    classes_ : array of two labels
-        The label set.
     released_ : dict
         ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
         ``row_length`` (in mapped units), where they were released; ``kept_share`` is 0 where one of the labels could be
@@ -135,11 +130,7 @@ class DPAUCClassifier(PrivateRankingModel):
     bandwidth: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
-        owner, bounds = type(self).__name__, certificate.bounds
-        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
-        loss = resolve_pair_loss(self.loss, bandwidth, owner)
-        sizes = {name: self._count(name, facts.n_samples) for name in ("min_positive", "min_negative")}
-        label_private = self._label_private()
+        bounds, parameters, expected = certificate.bounds, certificate.parameters, self._pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
@@ -148,51 +139,60 @@ class DPAUCClassifier(PrivateRankingModel):
                 "fit_intercept": (bounds.fit_intercept, True),
                 "row_norm": (bounds.row_norm, row_map.row_norm),
                 "max_norm": (bounds.max_norm, single.max_norm),
-                "ranking": (certificate.parameters["gradient"].get("ranking"), True),
+                "ranking": (parameters["gradient"].get("ranking"), True),
             }
-        row_map = replace(facts.row_map, influence="shorten")
-        found = {"row_norm": bounds.row_norm, "diameter": bounds.distance}
-        if LONGEST in certificate.parameters:  # the bounds are in units of a released length then
-            found = {name: certificate.parameters[name] for name in (LONGEST, WIDEST)}
-        lengths = min(row_map.row_norm, row_map.max_norm), row_map.diameter
+        # The bounds are in units of a released length where there is one.
+        found = (
+            (parameters[LONGEST], parameters[WIDEST]) if LONGEST in parameters else (bounds.row_norm, bounds.distance)
+        )
         # How far the hinge's kink is rounded by default may change.
-        free = isinstance(loss, PairHinge) and self.loss == "hinge" and bandwidth is None
-        added = certificate.parameters.get(ADDED)
-        alpha = {} if added is None else {"alpha": (bounds.alpha, float(self.alpha or 0.0) + added)}
+        free = self.loss == "hinge" and self.bandwidth is None
+        added = parameters.get(ADDED)
         return {
-            **alpha,
+            **({} if added is None else {"alpha": (bounds.alpha, float(self.alpha or 0.0) + added)}),
             "kind of bounds": (type(bounds), PairwiseBounds),
-            "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, loss),
-            **{name: (getattr(bounds, name), size) for name, size in sizes.items()},
-            "label_private": (bounds.label_private, label_private),
-            **{name: (value, length) for (name, value), length in zip(found.items(), lengths, strict=True)},
+            "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, expected.loss),
+            "min_positive": (bounds.min_positive, expected.min_positive),
+            "min_negative": (bounds.min_negative, expected.min_negative),
+            "label_private": (bounds.label_private, expected.label_private),
+            "row_norm": (found[0], expected.row_norm),
+            "diameter": (found[1], expected.distance),
         }
+
+    def _pair_bounds(self, facts: PublicFacts) -> PairwiseBounds:
+        """Return the public facts of pairs, with settings that are checked."""
+        owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
+        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
+        if not isinstance(self.label_private, (bool, np.bool_)):
+            raise TypeError(
+                f"The 'label_private' parameter of {owner} must be True or False. Got {self.label_private!r} instead."
+            )
+        return PairwiseBounds(
+            n_samples=facts.n_samples,
+            n_features=row_map.n_features,
+            loss=resolve_pair_loss(self.loss, bandwidth, owner),
+            row_norm=min(row_map.row_norm, row_map.max_norm),
+            diameter=row_map.diameter,
+            min_positive=check_count("min_positive", owner, self.min_positive, most=facts.n_samples),
+            min_negative=check_count("min_negative", owner, self.min_negative, most=facts.n_samples),
+            label_private=bool(self.label_private),
+            neighbors=self.neighbors,
+            ignored_rows=facts.ignored_rows,
+        )
 
     def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(records, n_features)
         whole = records == PrivacyUnit(records.count)
-        if not (whole or self._label_private()):
+        bounds = self._pair_bounds(facts)
+        if not (whole or bounds.label_private):
             raise ValueError(
                 f"The 'label_private' parameter of {owner} must be True with groups, rows_per_person or weights: a "
                 "person has rows of both labels, and keeps none of them. Got False instead."
             )
         row_map = replace(facts.row_map, influence="shorten")
         alpha = check_optional_positive("alpha", self.alpha, owner)
-        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
-        bounds = PairwiseBounds(
-            n_samples=facts.n_samples,
-            n_features=row_map.n_features,
-            loss=resolve_pair_loss(self.loss, bandwidth, owner),
-            row_norm=min(row_map.row_norm, row_map.max_norm),
-            diameter=row_map.diameter,
-            min_positive=self._count("min_positive", facts.n_samples),
-            min_negative=self._count("min_negative", facts.n_samples),
-            label_private=self._label_private(),
-            neighbors=self.neighbors,
-            ignored_rows=facts.ignored_rows,
-        )
         # Counts of a private number of rows would need a search of their own.
         known = self.neighbors == "replace_one"
         find_length = known and self.row_norm is None and row_map.low is not None
@@ -212,24 +212,6 @@ class DPAUCClassifier(PrivateRankingModel):
         return self._certified_plan(
             facts, chosen.mechanism, chosen.bounds, parameters, weighted if descends else row_map
         )
-
-    def _count(self, name: str, n_samples: int) -> int:
-        value = getattr(self, name)
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not (whole and 1 <= value <= n_samples):
-            raise ValueError(
-                f"The '{name}' parameter of {type(self).__name__} must be an integer between 1 and the number of "
-                f"rows. Got {value!r} instead."
-            )
-        return int(value)
-
-    def _label_private(self) -> bool:
-        if not isinstance(self.label_private, (bool, np.bool_)):
-            raise TypeError(
-                f"The 'label_private' parameter of {type(self).__name__} must be True or False. "
-                f"Got {self.label_private!r} instead."
-            )
-        return bool(self.label_private)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds

@@ -182,16 +182,12 @@ class LogisticProbabilities:
     decision_function: Callable[[object], NDArray[np.float64]]
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
-        """Return class probabilities; with more than two classes, each against the rest and normalised.
+        """Return class probabilities, a column for each class; more than two are normalised, each against the rest.
 
         Parameters
         ----------
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
         """
         margins = self.decision_function(X)
         positive = expit(margins)
@@ -215,15 +211,6 @@ class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearCl
     alpha : float, optional
         Penalty; by default the one with the smallest predicted risk, from public facts. A given one is kept whatever
         the mechanism: with more records or budget, coefficients approach the minimiser of F.
-
-    Attributes
-    ----------
-    coef_ : array of shape (1, n_features) or (n_classes, n_features)
-        Coefficients in the user's units.
-    intercept_ : array
-        Intercepts in the user's units.
-    classes_ : array
-        The label set.
 
     Notes
     -----
@@ -261,11 +248,6 @@ class DPLinearSVC(PrivateLinearClassifier):
     bandwidth : float, optional
         Width over which the hinge is smoothed, in units of the margin. By default 0.5 where the mechanism needs a
         smooth loss; the private fit smooths no more than noise asks for, and tends to the hinge itself.
-
-    Attributes
-    ----------
-    coef_, intercept_, classes_, certificate_, released_
-        As in :class:`DPLogisticRegression`.
 
     Notes
     -----

@@ -108,10 +108,6 @@ class PrivateLinearModel(PrivateModel):
         groups : array of shape (n_samples,), optional
             Identifiers of people, numbers or text. What is promised is then promised to a person with all its rows,
             whose weight ``person_weight`` says. Nothing of them is kept; their number is public under replace-one.
-
-        Returns
-        -------
-        self
         """
         return self._fit(X, y, sample_weight, groups)
 
@@ -357,8 +353,7 @@ class WithIntervals(PrivateLinearModel):
 
         Returns
         -------
-        array of the shape of ``coef_``, and (low, high)
-            In the user's units.
+        array of the shape of ``coef_`` with a last axis of (low, high), in the user's units
         """
         check_is_fitted(self)
         owner = type(self).__name__
@@ -425,10 +420,6 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
-        Coefficients in the user's units.
-    intercept_ : float
-        Intercept in the user's units.
     released_ : dict
         Further quantities that were released on the way: ``residual_scale`` is that of the residuals, and
         ``residual_limit`` what they were limited to, in mapped units.

@@ -46,8 +46,6 @@ class DPNewsvendor(PrivateQuantileModel):
 
     Attributes
     ----------
-    coef_, intercept_, certificate_, released_
-        As in :class:`DPQuantileRegressor`, with products in place of levels.
     product_names_ : list of str
         Names of the columns of y, of a fit to a table that has them.
 

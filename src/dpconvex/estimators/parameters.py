@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast, dataclass_transform
 
 __all__ = ["estimator"]
 
@@ -109,6 +109,15 @@ verbose : int, default=0
 }
 
 _ATTRIBUTES = {
+    "coef_": """
+coef_ : array of shape (n_features,)
+    Coefficients in the user's units. Several levels or products, and classifiers, have a row for each problem.""",
+    "intercept_": """
+intercept_ : float or array
+    Intercepts in the user's units, one for each row of ``coef_``.""",
+    "classes_": """
+classes_ : array
+    The label set, sorted.""",
     "certificate_": """
 certificate_ : Certificate
     What is guaranteed, and why.""",
@@ -120,17 +129,20 @@ released_ : dict
 
 @dataclass_transform(eq_default=False)
 def estimator(kind: type[Kind]) -> type[Kind]:
-    """Make a class an estimator whose fields are its parameters; documents those that it shares."""
+    """Make a class an estimator whose fields are its parameters; documents those, and attributes, that it shares."""
     kind = dataclass(eq=False, repr=False)(kind)
     if not kind.__name__.startswith("DP"):
         return kind
     text = inspect.cleandoc(kind.__doc__ or "")
-    start, end = text.index("Parameters\n---"), text.index("Attributes\n---")
-    last = end + len(text[end:].split("\n\n")[0])
-    own = _documented(text[start:end]) | {"delta"}
+    head, first, rest = re.split(r"\n(?=(Attributes|Notes|Examples)\n---)", f"{text}\n\n", maxsplit=1)
+    own = _documented(head[head.index("Parameters\n---") :]) | {"delta"}
     shared = "".join(_SHARED[name] for name in inspect.signature(kind).parameters if name not in own)
-    released = "".join(words for name, words in _ATTRIBUTES.items() if name not in _documented(text[end:last]))
-    kind.__doc__ = f"{text[:end].rstrip()}{shared}\n\n{text[end:last]}{released}{text[last:]}"
+    released = "Attributes\n----------"
+    if first == "Attributes":
+        released, rest = rest.split("\n\n", 1)
+    named = {each.name for each in fields(cast(Any, kind))} - _documented(released)
+    released += "".join(words for name, words in _ATTRIBUTES.items() if name in named)
+    kind.__doc__ = f"{head.rstrip()}{shared}\n\n{released}\n\n{rest.rstrip()}\n"
     return kind
 
 

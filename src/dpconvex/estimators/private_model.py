@@ -57,32 +57,14 @@ AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """The checked public settings of a fit.
-
-    Attributes
-    ----------
-    guarantee : Guarantee
-        Budget.
-    n_samples : int
-        Public number of records.
-    parameters : dict
-        Settings that the certificate states.
-    records : PrivacyUnit
-        Number and kind of the records.
-    ignored_rows : bool
-        Whether invalid rows are ignored.
-    mapping : RowMap or None
-        Mapping of rows to their bounds; records that are matrices have none.
-    target_shift, target_scale : float
-        Targets are mapped to ``(y - target_shift) * target_scale``.
-    """
+    """The checked public settings of a fit; targets are mapped to ``(y - target_shift) * target_scale``."""
 
     guarantee: Guarantee
-    n_samples: int
-    parameters: Facts
+    n_samples: int  # public number of records
+    parameters: Facts  # settings that the certificate states
     records: PrivacyUnit
-    ignored_rows: bool = False
-    mapping: RowMap | None = None
+    ignored_rows: bool = False  # whether invalid rows are ignored
+    mapping: RowMap | None = None  # of rows to their bounds; records that are matrices have none
     target_shift: float = 0.0
     target_scale: float = 1.0
 

@@ -175,13 +175,6 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
         share all that is found out about rows and target, so that nine levels err little more than one
         (:doc:`/howto/curves`).
 
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,), or (n_levels, n_features) for a sequence of levels
-        Coefficients in the user's units.
-    intercept_ : float, or array of shape (n_levels,)
-        Intercept in the user's units.
-
     Notes
     -----
     Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all

@@ -271,11 +271,6 @@ class DPMedian(StructuredModel):
     mechanism : {"auto", "objective", "gradient"} or Mechanism
         How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
 
-    Attributes
-    ----------
-    coef_ : array of shape (n_features,)
-        Coefficients.
-
     Notes
     -----
     An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
@@ -313,11 +308,6 @@ class DPPiecewiseLinear(StructuredModel):
     operator_norm : float, default=1.0
         Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
     alpha, bandwidth, kernel, mechanism
-        As for :class:`DPMedian`.
-
-    Attributes
-    ----------
-    coef_, certificate_, released_
         As for :class:`DPMedian`.
 
     Notes
@@ -374,11 +364,6 @@ class DPL1Link(StructuredModel):
         Bound on the norm of z; longer rows are scaled down, with the target of a residual link.
     alpha, bandwidth, kernel, mechanism
         As for :class:`DPMedian`; the bandwidth is in units of ``A theta``.
-
-    Attributes
-    ----------
-    coef_, certificate_, released_
-        As for :class:`DPMedian`.
 
     Notes
     -----
@@ -530,11 +515,6 @@ class DPBowl(StructuredModel):
         Bound on the spectral norm of a record's matrix; longer records are weighted down, their levels too.
     alpha, bandwidth, kernel, mechanism
         As for :class:`DPMedian`; smoothing takes at most three outputs and the Gaussian or exponential kernel.
-
-    Attributes
-    ----------
-    coef_, certificate_, released_
-        As for :class:`DPMedian`.
 
     Notes
     -----

@@ -200,11 +200,6 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Only output perturbation has a proof here.
 
-    Attributes
-    ----------
-    coef_, intercept_, classes_, certificate_, released_
-        As in :class:`DPLogisticRegression`.
-
     Notes
     -----
     A tilted fit weighs hard records more: `predict_proba` gives scores rather than calibrated probabilities.
@@ -238,11 +233,6 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
         Public range of the target; values beyond are clipped. (-1, 1) by default.
     share, neighbors, nominal_samples, coef_bound, mechanism
         As in :class:`DPTiltedClassifier`.
-
-    Attributes
-    ----------
-    coef_, intercept_, certificate_, released_
-        As in :class:`DPQuantileRegressor`.
 
     Notes
     -----
@@ -383,11 +373,6 @@ class DPRobustClassifier(LogisticProbabilities, PrivateRobustModel, PrivateLinea
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Only output perturbation is offered: the Hessian of a record has a rank above one.
 
-    Attributes
-    ----------
-    coef_, intercept_, classes_, certificate_, released_
-        As in :class:`DPLogisticRegression`.
-
     Notes
     -----
     Robust fits are cautious: `predict_proba` gives scores rather than calibrated probabilities.
@@ -431,11 +416,6 @@ class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
         Public range of the target; values beyond are clipped. (-1, 1) by default.
     alpha, mechanism
         As in :class:`DPRobustClassifier`.
-
-    Attributes
-    ----------
-    coef_, intercept_, certificate_, released_
-        As in :class:`DPQuantileRegressor`.
 
     Notes
     -----

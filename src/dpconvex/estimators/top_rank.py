@@ -47,17 +47,11 @@ class DPTopRankClassifier(PrivateRankingModel):
     min_positive : int, optional
         m+: public lower bound on the number of positive records, ``top`` by default. Noise shrinks with it; the
         guarantee holds even if the data have fewer, whose losses then count less.
-    neighbors : {"replace_one"}
-        A replaced record may change its label.
-    nominal_samples : None
-        Takes part in other estimators' add-or-remove-one relation only.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
         bounds).
-    classes : sequence of two labels, optional
-        The label set, if it is not to be read from y; the larger label is the positive one.
-    class_weight, rows_per_person, person_weight
-        At their defaults only: bounds are proven for whole rows that are records of their own.
+    neighbors, nominal_samples, class_weight, rows_per_person, person_weight
+        At their defaults only: bounds are proven for a replaced row that is a record of its own.
     alpha : float, optional
         Penalty; by default such that noise moves the score of a row by no more than 1/20, from public facts.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
@@ -65,12 +59,8 @@ class DPTopRankClassifier(PrivateRankingModel):
 
     Attributes
     ----------
-    coef_ : array of shape (1, n_features)
-        Coefficients in the user's units.
     intercept_ : array of shape (1,)
         Puts the threshold of `predict`, which a ranking leaves open, at the public centre of the mapped rows.
-    classes_ : array of two labels
-        The label set.
 
     Notes
     -----

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -102,31 +103,19 @@ def upper_envelope(slopes: Array, offsets: Array) -> PiecewiseLinearFunction:
     return PiecewiseLinearFunction(tuple(knots), tuple(slope for slope, _ in lines), height)
 
 
-@dataclass(frozen=True)
-class Facets:
+class Facets(NamedTuple):
     """Facets of a maximum of affine functions of r = 2 or 3 variables, one per row.
 
-    Attributes
-    ----------
-    normals : array of shape (F, r)
-        Unit vectors, from the cell of the smaller slope along them to the cell of the larger.
-    offsets : array of shape (F,)
-        The facet lies in ``<normal, x> = offset``.
-    jumps : array of shape (F,)
-        ``||a_p - a_q||``: the jump of the gradient.
-    arcs : array of shape (F,)
-        Angle that an unbounded facet takes of the circle at infinity; 0 in the plane.
-    edges : array of shape (E, 7)
-        Edges of facets in space: index of the facet, outward unit normal within it (3 numbers), offset along that
-        normal, and the direction along the edge is their cross product; then lowest and highest position.
-        In the plane the facet is its own edge: lowest and highest position along ``(-normal_2, normal_1)``.
+    An edge of a facet in space has seven numbers: index of the facet, outward unit normal within it (3 numbers), offset
+    along that normal, lowest and highest position along the cross product of the two normals. In the plane the facet is
+    its own edge: lowest and highest position along ``(-normal_2, normal_1)``.
     """
 
-    normals: Array
-    offsets: Array
-    jumps: Array
-    arcs: Array
-    edges: Array
+    normals: Array  # (F, r): unit vectors, from the cell of the smaller slope along them to the cell of the larger
+    offsets: Array  # (F,): the facet lies in <normal, x> = offset
+    jumps: Array  # (F,): ||a_p - a_q||, the jump of the gradient
+    arcs: Array  # (F,): angle that an unbounded facet takes of the circle at infinity; 0 in the plane
+    edges: Array  # (E, 7)
 
 
 def find_facets(slopes: Array, offsets: Array) -> Facets:

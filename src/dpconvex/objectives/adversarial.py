@@ -95,7 +95,7 @@ class MovedRowsObjective(RowObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
         return {**self._facts(self.kind), **own}
 
@@ -469,7 +469,7 @@ class CostlyAdversaryObjective(RowObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {**self._facts("mean of losses of rows moved at a cost"), "cost": self.cost}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:

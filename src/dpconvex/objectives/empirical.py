@@ -103,7 +103,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {**self._facts("mean of losses"), "linear_term": bool(self.linear.any())}
 
     @property
@@ -286,7 +286,7 @@ class MultiTargetObjective(EmpiricalObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {**super().public_facts, "targets": len(self.targets)}
 
 

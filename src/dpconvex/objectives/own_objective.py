@@ -82,7 +82,7 @@ class OwnObjective(RidgeObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         constants = {"slope": self.slope, "curvature": self.curvature}
         return {"objective": self.name, "alpha": self.alpha, "n_features": self.dim, **constants}
 

@@ -74,9 +74,9 @@ class _Cells:
             index = (self.each - low).astype(np.int64)
             counts = np.bincount(index)
             occupied = np.flatnonzero(counts)
-            place = np.empty(counts.size, dtype=np.int64)
-            place[occupied] = np.arange(occupied.size)
-            self.index, self.counts = place[index], counts[occupied]
+            numbers = np.empty(counts.size, dtype=np.int64)
+            numbers[occupied] = np.arange(occupied.size)
+            self.index, self.counts = numbers[index], counts[occupied]
             self.floors = occupied + low
         else:
             self.floors, self.index, self.counts = np.unique(self.each, return_inverse=True, return_counts=True)

@@ -120,7 +120,7 @@ class PairwiseObjective(LinearTermObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         facts = {
             "objective": "mean over pairs",
             "loss": self.loss,

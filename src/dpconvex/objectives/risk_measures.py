@@ -180,7 +180,7 @@ class TiltedObjective(RecordLossObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         own = {"tilt": self.tilt, "coef_bound": self.coef_bound, "wall": self.wall}
         return {**self._facts("tilted mean of losses"), **own}
 
@@ -300,7 +300,7 @@ class WorstShareObjective(RecordLossObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {**self._facts("mean of the worst losses"), "share": self.share, "width": self.width}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:

@@ -18,7 +18,7 @@ from dpconvex.objectives.objective import UNIT, LinearTermObjective, subtract_wi
 from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
 
-LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
+GRADIENT_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
 _REMEMBERED = 1 << 20  # second derivatives that a gradient leaves for the Hessian at the same point
 _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
@@ -190,12 +190,12 @@ class StructuredRecords:
             self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
     def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
+        """Find the factors that shorten some rows of every record to a norm, times labels for the row of a link."""
         norms = spectral_norms(self._given[:, rows])
-        if labels is None:
-            factors = _shrink(norms, norm)
-        else:
-            norms = np.where(labels == 0, 0.0, norms)  # which may be infinite
-            factors = _shrink(norms * np.abs(labels), norm) * labels
+        if labels is not None:
+            norms = np.where(labels == 0, 0.0, norms) * np.abs(labels)  # a norm may be infinite
+        with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
+            factors = np.minimum(1.0, norm / norms) * (1.0 if labels is None else labels)
         if factors.size and float(factors.min()) < 1.0:
             self._factors.append((rows, factors))
 
@@ -258,11 +258,6 @@ def _residuals(rows: Array, targets: Array, theta: Array) -> Array:
     return np.asarray(targets - row_margins(rows, theta).reshape(targets.shape))
 
 
-def _shrink(norms: Array, limit: float) -> Array:
-    with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
-        return np.minimum(1.0, limit / norms)
-
-
 class StructuredObjective(LinearTermObjective):
     r"""Mean of losses of residual vectors with a ridge and a linear term.
 
@@ -299,8 +294,7 @@ class StructuredObjective(LinearTermObjective):
             )
         super().__init__(records.dim, alpha)
         self._set_linear(linear)
-        self.records = records
-        self.loss = loss
+        self.records, self.loss = records, loss
         self.divisor = float(records.n_rows if divisor is None else divisor)
         self._seen: tuple[bytes, list[Array]] | None = None
 
@@ -319,13 +313,13 @@ class StructuredObjective(LinearTermObjective):
 
     @property
     def _norm(self) -> SharedNormTerm | None:
-        """What all records have in common."""
+        """The term that all records share, if there is one."""
         shared = self.records.shared
         return None if shared is None else SharedNormTerm(shared, self.loss)
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {
             "shared": self.records.shared,
             "objective": "mean of losses of residual vectors",
@@ -445,7 +439,7 @@ class StructuredObjective(LinearTermObjective):
         margin += 4 * records.mean_target_size
         errors = (self.smoothness - self.alpha) / longest * UNIT * margin
         errors += share * records.operator_norm * self.loss.gradient_error
-        roundings = (records.additions + 8 + LOSS_ULPS) * self.gradient_bound + 3 * self.alpha * size
+        roundings = (records.additions + 8 + GRADIENT_ULPS) * self.gradient_bound + 3 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (errors + UNIT * roundings))
 
@@ -487,7 +481,7 @@ class StructuredObjective(LinearTermObjective):
         bend = (self.smoothness - self.alpha) / longest  # per unit of a residual's error, all records
         off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(self.loss.outputs) * longest * tail
         errors = bend * off + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
-        roundings = (12 + LOSS_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
+        roundings = (12 + GRADIENT_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
         roundings += 2 * float(np.linalg.norm(self.linear))
         gradient = self._gradient(total / self.divisor, theta) + self.alpha * shift
         return gradient, float(1.01 * (errors + UNIT * roundings))

@@ -92,7 +92,7 @@ class TopRankObjective(RidgeObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
+        """Facts about this objective that the certificate of a release must state."""
         return {
             "objective": "losses below the top negative scores",
             "loss": self.loss,

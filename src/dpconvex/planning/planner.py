@@ -221,17 +221,13 @@ class Forecasts(Problem):
 
     Attributes
     ----------
-    task, n_samples, n_features, guarantee, neighbors
-        The problem.
-    wanted : float or None
-        The excess risk that was asked for.
+    task, n_samples, n_features, guarantee, neighbors, wanted
+        The problem, and the excess risk that was asked for.
     forecasts : tuple of Forecast
         One per mechanism that offers the guarantee, best first.
-    without_privacy : Forecast
-        The same without noise or penalty: the cost of sampling alone.
-    constant : Forecast
-        The best constant prediction, which a fit must beat for its columns to be of use. Default fits fall back to one
-        where records are few; those of output and objective perturbation do not.
+    without_privacy, constant : Forecast
+        Without noise or penalty, the cost of sampling alone; and for the best constant prediction, which a fit must
+        beat for its columns to be of use. Default fits fall back to one where records are few.
     """
 
     wanted: float | None
@@ -255,13 +251,7 @@ class Forecasts(Problem):
         return self.forecasts[0]
 
     def curve(self, epsilons: Iterable[float]) -> dict[str, Array]:
-        """Return the predicted excess risk of each mechanism against epsilon, at the plan's rows and delta.
-
-        Parameters
-        ----------
-        epsilons : sequence of float
-            Budgets; under Gaussian DP they are values of mu.
-        """
+        """Return the predicted excess risk of each mechanism at each epsilon, or mu, with the plan's rows and delta."""
         problems = [replace(self, guarantee=_with_budget(self.guarantee, float(epsilon))) for epsilon in epsilons]
         names = [forecast.mechanism for forecast in self.forecasts]
         return {name: np.array([problem.risk(name) for problem in problems]) for name in names}

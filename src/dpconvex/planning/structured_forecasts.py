@@ -25,8 +25,8 @@ from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_
 from dpconvex.mechanisms.output_perturbation import calibrate_output
 from dpconvex.planning.forecasts import NO_CURVATURE, Prescription, mean_excess, rounded_up
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.calibration import objective_perturbation_scale
 from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.objective_perturbation import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
 from dpconvex.smoothing.derived_kernels import marginal
 from dpconvex.types import Array

@@ -13,17 +13,16 @@ if TYPE_CHECKING:
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
     from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
     from dpconvex.privacy.bounds.structured import DeclaredBounds, StructuredBounds
-    from dpconvex.privacy.calibration import (
-        gaussian_mu,
-        gaussian_scale,
-        objective_perturbation_laplace_scale,
-        objective_perturbation_scale,
-    )
+    from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
     from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
     from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
     from dpconvex.privacy.ledger import BudgetExceeded, Ledger
     from dpconvex.privacy.ledger_file import LedgerError
     from dpconvex.privacy.noise import NoiseSource
+    from dpconvex.privacy.objective_perturbation import (
+        objective_perturbation_laplace_scale,
+        objective_perturbation_scale,
+    )
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
@@ -50,8 +49,8 @@ else:
             "compose_epsilon": "guarantees",
             "gaussian_mu": "calibration",
             "gaussian_scale": "calibration",
-            "objective_perturbation_laplace_scale": "calibration",
-            "objective_perturbation_scale": "calibration",
+            "objective_perturbation_laplace_scale": "objective_perturbation",
+            "objective_perturbation_scale": "objective_perturbation",
         },
     )
 

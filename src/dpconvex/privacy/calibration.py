@@ -1,4 +1,4 @@
-r"""Calibration: the smallest noise that a profile certifies, always rounded to the safe side.
+r"""Calibration of Gaussian noise: its exact profile, and the smallest scale that keeps a budget, on the safe side.
 
 Every search ends at a scale where the bound was evaluated and holds, with a relative reserve for the rounding of the
 profile itself. Inputs are public facts only.
@@ -10,14 +10,11 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.profiles import (
-    gaussian_delta,
-    glm_add_remove_delta,
-    glm_replace_delta,
-    structured_delta,
-    trace_delta,
-)
+import numpy as np
+from scipy.special import erfcx, log_ndtr, ndtr
+
+from dpconvex.checks import check_number
+from dpconvex.types import Array
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
 GRID_BITS = 40
@@ -26,8 +23,8 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-960, 2.0**960
 NEIGHBORS = ("replace_one", "add_or_remove_one")
 # Profiles are computed to a relative error of 1e-9 or better; aiming for this share of delta less covers it.
 RESERVED = 2e-9
-# Noise of this many sensitivities: what it does not certify, no noise does.
-_LARGEST_STD = 1e12
+
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
 def check_neighbors(neighbors: str, owner: str) -> str:
@@ -65,7 +62,53 @@ def smallest_safe(holds: Callable[[float], bool], start: float = 1.0) -> float:
         low, high = (low, middle) if holds(middle) else (middle, high)
 
 
-def _delta_target(owner: str, epsilon: float, delta: float) -> float:
+def _mills_ratio(x: float | Array) -> Array:
+    """Return ``Phi(-x) / phi(x)``."""
+    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+    return ratio
+
+
+def _mills_difference(low: float, width: float) -> float:
+    """Return the Mills ratio at ``low`` less that at ``low + width``, accurate for close arguments too.
+
+    The ratio ``m`` has the derivative ``x m - 1``: close arguments are told apart by its integral.
+    """
+    if width > 0.1:
+        return float(_mills_ratio(low) - _mills_ratio(low + width))
+    half = width / 2
+    x = low + half * (1 + _NODES)
+    return float(half * (_NODE_WEIGHTS @ (1 - x * _mills_ratio(x))))
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    r"""Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``.
+
+    ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, for any real epsilon.
+
+    With ``p = epsilon/mu - mu/2`` and ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is
+    taken between two Mills ratios, which keeps its relative accuracy where both tails are tiny.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, 1.0), 7)
+    0.1269367
+    """
+    if mu < 0 or math.isnan(mu) or math.isnan(epsilon):
+        raise ValueError(f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead.")
+    if mu == 0:
+        return -math.expm1(epsilon) if epsilon < 0 else 0.0
+    if math.isinf(mu):
+        return 1.0
+    p = epsilon / mu - mu / 2
+    q = epsilon / mu + mu / 2
+    if p > 38:  # exp(-p^2 / 2) underflows: far below any delta worth naming
+        return float(np.exp(log_ndtr(-p)))
+    if p >= -5:
+        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _mills_difference(p, mu)
+    return max(0.0, float(ndtr(-p)) - math.exp(epsilon + float(log_ndtr(-q))))
+
+
+def delta_target(owner: str, epsilon: float, delta: float) -> float:
     """Check a budget and return the delta that a profile must reach."""
     check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
     return check_number("delta", owner, delta, "a number in (0, 1)", 0, 1, low_open=True) * (1 - RESERVED)
@@ -95,7 +138,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     3.730632
     """
     check_number("sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf)
-    target = _delta_target("gaussian_scale", epsilon, delta)
+    target = delta_target("gaussian_scale", epsilon, delta)
     return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
 
 
@@ -137,138 +180,3 @@ def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
         )
     # A few roundings to nearest on the way here.
     return sensitivity / left * (1 + 1e-15)
-
-
-def _check_objective(owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str) -> None:
-    check_neighbors(neighbors, owner)
-    check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
-    allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
-    check_number("curvature_ratio", owner, curvature_ratio, allowed, 0, math.inf)
-    check_count("rank", owner, rank)
-
-
-def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
-    return ValueError(
-        f"Objective perturbation needs a smaller curvature ratio at epsilon={epsilon!r}. Got {curvature_ratio!r}. "
-        "Use a larger alpha, a larger bandwidth or a larger epsilon; for pairs also min_positive and min_negative."
-    )
-
-
-def _smallest_std(holds: Callable[[float], bool], epsilon: float, curvature_ratio: float) -> float:
-    """Return the smallest std of ``b`` per unit of Lipschitz constant, or raise if even the largest does not hold."""
-    if not holds(_LARGEST_STD):
-        raise _refuse_curvature(epsilon, curvature_ratio)
-    return smallest_safe(holds)
-
-
-def objective_perturbation_delta(
-    epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
-) -> float:
-    """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
-    if rank > 1:
-        return structured_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
-    profile = glm_add_remove_delta if neighbors == "add_or_remove_one" else glm_replace_delta
-    return profile(epsilon, ratio, curvature_ratio)
-
-
-def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
-    """Return epsilon of GLM objective perturbation with l2-Laplace ``b``: ``records L / scale + log(1 + kappa)``."""
-    records = 2 if neighbors == "replace_one" else 1
-    return records * lipschitz / scale + math.log1p(curvature_ratio)
-
-
-@lru_cache(maxsize=1024)
-def objective_perturbation_scale(
-    epsilon: float,
-    delta: float,
-    lipschitz: float,
-    curvature_ratio: float,
-    rank: int = 1,
-    neighbors: str = "replace_one",
-) -> float:
-    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget; epsilon above 0, delta in (0, 1).
-    lipschitz : float
-        Bound on the norm of one record's gradient in theta.
-    curvature_ratio : float
-        ``kappa = beta / Lambda``: the largest Hessian eigenvalue of one record over the strong convexity of J.
-    rank : int
-        1 for a generalised linear model (each record's gradient is a multiple of one fixed vector); otherwise the
-        dimension of a fixed subspace that holds every gradient of the record.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation.
-
-    Returns
-    -------
-    float
-        The standard deviation, on the safe side.
-
-    Examples
-    --------
-    >>> round(objective_perturbation_scale(1.0, 1e-5, 1.0, 0.05), 6)
-    8.132858
-    """
-    owner = "objective_perturbation_scale"
-    target = _delta_target(owner, epsilon, delta)
-    _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
-    facts = (curvature_ratio, rank, neighbors)
-    return lipschitz * _smallest_std(
-        lambda std: objective_perturbation_delta(epsilon, 1 / std, *facts) <= target, epsilon, curvature_ratio
-    )
-
-
-def objective_perturbation_laplace_scale(
-    epsilon: float, lipschitz: float, curvature_ratio: float, neighbors: str = "replace_one"
-) -> float:
-    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation epsilon-DP.
-
-    ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
-    density proportional to ``exp(-||b|| / gamma)``.
-
-    Examples
-    --------
-    >>> round(objective_perturbation_laplace_scale(1.0, lipschitz=1.0, curvature_ratio=0.05), 4)
-    2.1026
-    """
-    owner = "objective_perturbation_laplace_scale"
-    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
-    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
-    sensitivity = (2 if neighbors == "replace_one" else 1) * lipschitz
-    return trace_laplace_scale(epsilon, sensitivity, curvature_ratio, 1)
-
-
-@lru_cache(maxsize=1024)
-def trace_perturbation_scale(
-    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
-) -> float:
-    """Return the smallest certified std of ``b`` where ``curvature_ratio`` bounds a record's trace over ``Lambda``.
-
-    Of records that are several rows: see :func:`dpconvex.privacy.profiles.trace_delta`.
-
-    Examples
-    --------
-    >>> round(trace_perturbation_scale(1.0, 1e-6, 1.0, 0.05, "replace_one"), 1)
-    10.3
-    """
-    owner = "trace_perturbation_scale"
-    target = _delta_target(owner, epsilon, delta)
-    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
-    return lipschitz * _smallest_std(
-        lambda std: trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target, epsilon, curvature_ratio
-    )
-
-
-def trace_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:
-    """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``sensitivity / (epsilon - k log(1 + kappa / k))``.
-
-    ``sensitivity`` is that of the gradient; kappa bounds the trace of a record's Hessian over the strong convexity and
-    ``k = rank`` its rank, so that the determinant of ``I + E`` is at most ``(1 + kappa / k)^k``.
-    """
-    reduced = epsilon - rank * math.log1p(curvature_ratio / rank)
-    if reduced <= 0:
-        raise _refuse_curvature(epsilon, curvature_ratio)
-    return sensitivity / reduced

@@ -21,9 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.profiles import gaussian_delta
 
 # Below this epsilon or mu, pure and Gaussian DP are compared by their tangent at 0.
 _SMALL = 1e-4

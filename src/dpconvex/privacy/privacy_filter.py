@@ -43,10 +43,9 @@ import math
 from dataclasses import dataclass, replace
 
 from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, covered_epsilon, pure_mu
-from dpconvex.privacy.profiles import gaussian_delta
 
 DEFAULT_DELTA = 1e-6
 COMPOSITIONS = ("gaussian", "sums")

@@ -1,4 +1,4 @@
-"""Loss to loss: kinked losses made smooth, from above or from below."""
+"""Smoothing: kinked losses made smooth, from above by convolution or from below by Moreau envelopes."""
 
 from typing import TYPE_CHECKING
 

@@ -56,7 +56,7 @@ _PDF_TABLE = _PEAK * np.exp(-0.5 * _POINTS**2)
 
 
 @numba.njit(inline="always")
-def _both(x: float) -> tuple[float, float]:
+def _cdf_and_pdf(x: float) -> tuple[float, float]:
     """Return distribution function and density at ``|x| < 9``."""
     index = math.floor(x * _GRID + 0.5)
     a = index / _GRID
@@ -166,14 +166,14 @@ def expected_max(
                         if r <= -reach:
                             above = 0.0
                         elif r < reach:  # beyond it the distribution function is 1
-                            above, density = _both(r)
+                            above, density = _cdf_and_pdf(r)
                             turn = r * density
                     if fall[k] > 0.0:
                         r = ((low[k] - s) / fall[k] - t[i, k]) / h
                         if r >= reach:
                             above -= 1.0
                         elif r > -reach:
-                            below, edge = _both(r)
+                            below, edge = _cdf_and_pdf(r)
                             above -= below
                             density -= edge
                             turn -= r * edge
@@ -265,7 +265,7 @@ def _far_shell(d: float, e: float, low: float, high: float) -> float:
 
 
 @numba.njit
-def _edge(
+def _edge_integrals(
     d: float, e: float, low: float, high: float, reach: float, panel: float, nodes: Array, weights: Array,
     moments: Array, space: bool,
 ) -> tuple[float, float]:  # fmt: skip
@@ -346,7 +346,7 @@ def facet_sums(
                 low = edges[f, 5] * scale[i] if not math.isinf(edges[f, 5]) else edges[f, 5]
                 high = edges[f, 6] * scale[i] if not math.isinf(edges[f, 6]) else edges[f, 6]
                 low, high = low - position, high - position
-                disc, _ = _edge(0.0, d, low, high, reach, panel, nodes, weights, moments, False)
+                disc, _ = _edge_integrals(0.0, d, low, high, reach, panel, nodes, weights, moments, False)
                 flux = disc / (2.0 * math.pi)
                 if d * d < 1600.0:
                     # From the side of the smaller tail: no digits are lost far away.
@@ -368,7 +368,7 @@ def facet_sums(
                     low, high = edges[start, 5], edges[start, 6]
                     low = (low * scale[i] if not math.isinf(low) else low) - position
                     high = (high * scale[i] if not math.isinf(high) else high) - position
-                    disc, shell = _edge(d, e, low, high, reach, panel, nodes, weights, moments, True)
+                    disc, shell = _edge_integrals(d, e, low, high, reach, panel, nodes, weights, moments, True)
                     flux += shell
                     measure += disc
                     start += 1

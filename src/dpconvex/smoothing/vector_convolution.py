@@ -16,6 +16,7 @@ bounded by M in the ellipse of radius r, where on a panel of half-length H the i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from scipy.special import gammaln, ndtr
 
 from dpconvex.checks import check_positive
 from dpconvex.engine.block_products import row_margins, transform_rows
+from dpconvex.engine.threads import available_cores, in_threads
 from dpconvex.losses.max_affine import Facets, find_facets
 from dpconvex.losses.pointwise import KinkedLoss
 from dpconvex.losses.structured import (
@@ -62,6 +64,12 @@ def _gauss_legendre_error(nodes: int, growth: int, offset: float, bound: float) 
     log_bound = growth * (imaginary**2 / 2 + offset) - 2 * nodes * np.log(radius)
     log_bound += np.log(64 / 15 / (1 - radius**-2) * half * bound)
     return math.exp(float(log_bound.min()))
+
+
+def _run_blocks(part: Callable[[slice], None], rows: int, size: int) -> None:
+    """Call ``part`` for blocks of rows, in threads."""
+    starts = range(0, rows, size)
+    list(in_threads(lambda start: part(slice(start, start + size)), starts, available_cores()))
 
 
 def normal_mixture(kernel: ExponentialKernel | GaussianKernel, size: int) -> tuple[Array, Array]:
@@ -250,7 +258,6 @@ class SmoothedFacets(_ConvolvedVectorLoss):
 
 
 def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, Array, Array]:
-    from dpconvex.engine.threads import available_cores, in_threads
     from dpconvex.smoothing.compiled_integrals import facet_sums
 
     n, size = x.shape
@@ -258,16 +265,14 @@ def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, A
     slopes, bends = np.empty((n, size)), np.empty((n, size, size))
     constants, heights = np.empty(n), np.empty(n)
     rule = np.polynomial.legendre.leggauss(_FACET_NODES)
-    parts = (facets.normals, facets.offsets, facets.jumps, facets.arcs, facets.edges)
 
-    def part(start: int) -> None:
-        rows = slice(start, start + _FACET_BLOCK)
+    def part(rows: slice) -> None:
         facet_sums(
-            x[rows], scale[rows], *parts, _FACET_REACH, _PANEL, *rule,
+            x[rows], scale[rows], *facets, _FACET_REACH, _PANEL, *rule,
             slopes[rows], constants[rows], heights[rows], bends[rows],
         )  # fmt: skip
 
-    list(in_threads(part, range(0, n, _FACET_BLOCK), available_cores()))
+    _run_blocks(part, n, _FACET_BLOCK)
     return slopes, constants, heights, bends
 
 
@@ -443,7 +448,6 @@ class SmoothedMax(_ConvolvedVectorLoss):
         return math.sqrt(count) * max(slopes) * (rule + tail)
 
     def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        from dpconvex.engine.threads import available_cores, in_threads
         from dpconvex.smoothing.compiled_integrals import expected_max
 
         pieces = self.loss.pieces
@@ -454,14 +458,13 @@ class SmoothedMax(_ConvolvedVectorLoss):
         nodes, weights = np.polynomial.legendre.leggauss(self._nodes)
         lines = np.array([[group.rise, group.high, group.fall, group.low] for group in pieces.groups]).T.copy()
 
-        def part(start: int) -> None:
-            rows = slice(start, start + _BLOCK)
+        def part(rows: slice) -> None:
             expected_max(
                 t[rows], floor[rows], *lines, self.bandwidth, _REACH, _PANEL, nodes, weights, order,
                 value[rows], gradient[rows], hessian[rows],
             )  # fmt: skip
 
-        list(in_threads(part, range(0, n, _BLOCK), available_cores()))
+        _run_blocks(part, n, _BLOCK)
         return value, gradient, hessian
 
     def _levels(self, u: Array, level: Array | None) -> Array | None:

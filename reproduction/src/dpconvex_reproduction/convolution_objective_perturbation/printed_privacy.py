@@ -24,7 +24,7 @@ from scipy.special import ndtr
 
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import spectral_norms
-from dpconvex.privacy.profiles import structured_delta
+from dpconvex.privacy.objective_perturbation import structured_delta
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
     printed_constants,
     sound_certificate,

@@ -2,8 +2,7 @@
 
 Workers check a partition once, park it on their disk and sum it there. A pass is one call of every worker that holds
 something. Partitions of a lost worker are read and checked again by others. Nothing random happens in a call and
-nothing is charged, so that a repeated one gives the same sums. A client holds a future of each partition's `Held`; when
-that is gone, so is the file.
+nothing is charged, so that a repeated one gives the same sums. Files live as long as a client's futures of `Held`.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class DaskRows:
         self.dim = mapping.row_map.dim
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Functions that are sent to workers may refer to the rows they are about; the facts are
-        # enough there, and the data must not travel.
+        # Functions that are sent to workers may refer to the rows, whose data must not travel.
         return _RowFacts, (self.n_rows, self.dim, self.row_map)
 
     @property
@@ -365,8 +364,7 @@ class DaskTable:
     def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
         """Return ``function(values)`` of every partition of a further column, or raise if it has other partitions.
 
-        Rows are read beside it once more, and must be those that were checked, in their order: else a person's
-        identifiers would stand beside others' rows.
+        Rows read beside it must be those that were checked, in their order: else identifiers would be of others' rows.
         """
         import dask
 

@@ -17,17 +17,17 @@ from importlib import import_module
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import (
-    check_neighbors,
+from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.description import Facts, describe, rebuild
+from dpconvex.privacy.objective_perturbation import (
     objective_perturbation_delta,
     objective_perturbation_epsilon,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
+    trace_delta,
     trace_laplace_scale,
     trace_perturbation_scale,
 )
-from dpconvex.privacy.description import Facts, describe, rebuild
-from dpconvex.privacy.profiles import trace_delta
 
 RECORD = "one record"
 PERSON = "one person"  # with all its rows

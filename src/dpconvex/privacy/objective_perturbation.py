@@ -1,7 +1,7 @@
-r"""Privacy profiles: the smallest delta a mechanism is proven to have at a given epsilon.
+r"""Objective perturbation: profiles of the tilt, and the smallest tilt that keeps a budget, on the safe side.
 
-Every function here is a bound ``delta(epsilon)`` on the hockey-stick divergence between the outputs on two neighbouring
-data sets, in the *sum* convention of objective perturbation,
+A profile is a bound ``delta(epsilon)`` on the hockey-stick divergence between the outputs on two neighbouring data
+sets, in the *sum* convention of objective perturbation,
 
     J(theta) = sum_i loss_i(theta) + (Lambda / 2) ||theta||^2 + <b, theta>,   b ~ N(0, sigma^2 I),
 
@@ -12,60 +12,18 @@ the strong convexity of the rest). Nothing in this module sees data.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import erfcx, gammaincc, gammaln, log_ndtr, ndtr
+from scipy.special import gammaincc, gammaln, log_ndtr
 
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.calibration import check_neighbors, delta_target, gaussian_delta, smallest_safe
 from dpconvex.types import Array
 
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(10)
-
-
-def _mills_ratio(x: float | Array) -> Array:
-    """Return ``Phi(-x) / phi(x)``."""
-    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
-    return ratio
-
-
-def _mills_difference(low: float, width: float) -> float:
-    """Return the Mills ratio at ``low`` less that at ``low + width``, accurate for close arguments too.
-
-    The ratio ``m`` has the derivative ``x m - 1``: close arguments are told apart by its integral.
-    """
-    if width > 0.1:
-        return float(_mills_ratio(low) - _mills_ratio(low + width))
-    half = width / 2
-    x = low + half * (1 + _NODES)
-    return float(half * (_NODE_WEIGHTS @ (1 - x * _mills_ratio(x))))
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    r"""Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``.
-
-    ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, for any real epsilon.
-
-    With ``p = epsilon/mu - mu/2`` and ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is
-    taken between two Mills ratios, which keeps its relative accuracy where both tails are tiny.
-
-    Examples
-    --------
-    >>> round(gaussian_delta(1.0, 1.0), 7)
-    0.1269367
-    """
-    if mu < 0 or math.isnan(mu) or math.isnan(epsilon):
-        raise ValueError(f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead.")
-    if mu == 0:
-        return -math.expm1(epsilon) if epsilon < 0 else 0.0
-    if math.isinf(mu):
-        return 1.0
-    p = epsilon / mu - mu / 2
-    q = epsilon / mu + mu / 2
-    if p > 38:  # exp(-p^2 / 2) underflows: far below any delta worth naming
-        return float(np.exp(log_ndtr(-p)))
-    if p >= -5:
-        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _mills_difference(p, mu)
-    return max(0.0, float(ndtr(-p)) - math.exp(epsilon + float(log_ndtr(-q))))
+# Noise of this many sensitivities: what it does not certify, no noise does.
+_LARGEST_STD = 1e12
 
 
 def two_sided_delta(epsilon: float, ratio: float) -> float:
@@ -233,3 +191,138 @@ def structured_delta(epsilon: float, ratio: float, kappa: float, rank: int, neig
     with_record = min(renyi_delta(epsilon, ratio, kappa, rank, "with"), chi_delta(reduced, ratio, rank))
     without_record = min(renyi_delta(epsilon, ratio, kappa, rank, "without"), chi_delta(epsilon, ratio, rank))
     return max(with_record, without_record)
+
+
+def _check_objective(owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str) -> None:
+    check_neighbors(neighbors, owner)
+    check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
+    allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
+    check_number("curvature_ratio", owner, curvature_ratio, allowed, 0, math.inf)
+    check_count("rank", owner, rank)
+
+
+def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
+    return ValueError(
+        f"Objective perturbation needs a smaller curvature ratio at epsilon={epsilon!r}. Got {curvature_ratio!r}. "
+        "Use a larger alpha, a larger bandwidth or a larger epsilon; for pairs also min_positive and min_negative."
+    )
+
+
+def _smallest_std(holds: Callable[[float], bool], epsilon: float, curvature_ratio: float) -> float:
+    """Return the smallest std of ``b`` per unit of Lipschitz constant, or raise if even the largest does not hold."""
+    if not holds(_LARGEST_STD):
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return smallest_safe(holds)
+
+
+def objective_perturbation_delta(
+    epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
+) -> float:
+    """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
+    if rank > 1:
+        return structured_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
+    profile = glm_add_remove_delta if neighbors == "add_or_remove_one" else glm_replace_delta
+    return profile(epsilon, ratio, curvature_ratio)
+
+
+def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
+    """Return epsilon of GLM objective perturbation with l2-Laplace ``b``: ``records L / scale + log(1 + kappa)``."""
+    records = 2 if neighbors == "replace_one" else 1
+    return records * lipschitz / scale + math.log1p(curvature_ratio)
+
+
+@lru_cache(maxsize=1024)
+def objective_perturbation_scale(
+    epsilon: float,
+    delta: float,
+    lipschitz: float,
+    curvature_ratio: float,
+    rank: int = 1,
+    neighbors: str = "replace_one",
+) -> float:
+    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; epsilon above 0, delta in (0, 1).
+    lipschitz : float
+        Bound on the norm of one record's gradient in theta.
+    curvature_ratio : float
+        ``kappa = beta / Lambda``: the largest Hessian eigenvalue of one record over the strong convexity of J.
+    rank : int
+        1 for a generalised linear model (each record's gradient is a multiple of one fixed vector); otherwise the
+        dimension of a fixed subspace that holds every gradient of the record.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation.
+
+    Returns
+    -------
+    float
+        The standard deviation, on the safe side.
+
+    Examples
+    --------
+    >>> round(objective_perturbation_scale(1.0, 1e-5, 1.0, 0.05), 6)
+    8.132858
+    """
+    owner = "objective_perturbation_scale"
+    target = delta_target(owner, epsilon, delta)
+    _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
+    facts = (curvature_ratio, rank, neighbors)
+    return lipschitz * _smallest_std(
+        lambda std: objective_perturbation_delta(epsilon, 1 / std, *facts) <= target, epsilon, curvature_ratio
+    )
+
+
+def objective_perturbation_laplace_scale(
+    epsilon: float, lipschitz: float, curvature_ratio: float, neighbors: str = "replace_one"
+) -> float:
+    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation epsilon-DP.
+
+    ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
+    density proportional to ``exp(-||b|| / gamma)``.
+
+    Examples
+    --------
+    >>> round(objective_perturbation_laplace_scale(1.0, lipschitz=1.0, curvature_ratio=0.05), 4)
+    2.1026
+    """
+    owner = "objective_perturbation_laplace_scale"
+    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
+    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
+    sensitivity = (2 if neighbors == "replace_one" else 1) * lipschitz
+    return trace_laplace_scale(epsilon, sensitivity, curvature_ratio, 1)
+
+
+@lru_cache(maxsize=1024)
+def trace_perturbation_scale(
+    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
+) -> float:
+    """Return the smallest certified std of ``b`` where ``curvature_ratio`` bounds a record's trace over ``Lambda``.
+
+    Of records that are several rows: see :func:`dpconvex.privacy.objective_perturbation.trace_delta`.
+
+    Examples
+    --------
+    >>> round(trace_perturbation_scale(1.0, 1e-6, 1.0, 0.05, "replace_one"), 1)
+    10.3
+    """
+    owner = "trace_perturbation_scale"
+    target = delta_target(owner, epsilon, delta)
+    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
+    return lipschitz * _smallest_std(
+        lambda std: trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target, epsilon, curvature_ratio
+    )
+
+
+def trace_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:
+    """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``sensitivity / (epsilon - k log(1 + kappa / k))``.
+
+    ``sensitivity`` is that of the gradient; kappa bounds the trace of a record's Hessian over the strong convexity and
+    ``k = rank`` its rank, so that the determinant of ``I + E`` is at most ``(1 + kappa / k)^k``.
+    """
+    reduced = epsilon - rank * math.log1p(curvature_ratio / rank)
+    if reduced <= 0:
+        raise _refuse_curvature(epsilon, curvature_ratio)
+    return sensitivity / reduced

@@ -8,7 +8,9 @@ from scipy.optimize import brentq
 
 from dpconvex.losses import Huber, Pinball
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.planning import (
+from dpconvex.privacy import LinearBounds, PureDP
+from dpconvex.smoothing import GaussianKernel, UniformKernel, convolve
+from dpconvex_reproduction.rates import (
     convolution_objective_risk,
     newsvendor_estimation_error,
     newsvendor_regret,
@@ -16,8 +18,6 @@ from dpconvex.planning import (
     quantile_risk_floor,
     strongly_convex_risk_floor,
 )
-from dpconvex.privacy import LinearBounds, PureDP
-from dpconvex.smoothing import GaussianKernel, UniformKernel, convolve
 
 
 def test_regret_has_a_private_and_a_sampling_part():
