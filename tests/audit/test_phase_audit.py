@@ -59,7 +59,7 @@ def targets(rows, config):
 
 
 def residuals(rows, config):
-    if rows.terms["residuals"].kind == "count":
+    if rows.terms["residuals"].query == "count":
         rows.count("residuals", Statistic("residual", NOTHING), 0.0)
     else:
         release_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)

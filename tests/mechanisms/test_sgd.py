@@ -277,7 +277,7 @@ def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(mecha
     certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-2), seeded=True)
     objective = objective_of(loss=loss)
     expected = mechanism.release(objective, certificate, 3)
-    monkeypatch.setattr(objective.rows, "_small", False)
+    monkeypatch.setattr(objective.rows, "small", False)
     monkeypatch.setattr(objective.rows, "mapped", None)  # never as a whole
     np.testing.assert_allclose(mechanism.release(objective, certificate, 3), expected, rtol=1e-12)
 
