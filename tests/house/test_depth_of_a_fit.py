@@ -14,7 +14,7 @@ from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegress
 from dpconvex.reports import write_report
 
 SOURCE = Path(dpconvex.__file__).parent
-MOST_FUNCTIONS, MOST_FILES = 460, 47
+MOST_FUNCTIONS, MOST_FILES = 460, 46
 PLANNED = ("fit/config.py", "plan_fit")
 
 
