@@ -35,7 +35,7 @@ from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.reports.wording import describe_guarantee
-from dpconvex.scores import silent
+from dpconvex.scores import without_warnings
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ def private_score(
             f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(ledger).__name__} instead."
         )
     guarantee = resolve_guarantee(epsilon, delta, mu, owner)
-    low, high = _range(model, metric, residual_bound, column)
-    rows = replace(_read(model, X, y, groups, least_rows(neighbors)), column=column)
+    low, high = _score_range(model, metric, residual_bound, column)
+    rows = replace(_read_scored_rows(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
     statistic, dimension = statistic_of(metric, bins)
     certificate = EvaluationCertificate.issue(
@@ -168,9 +168,9 @@ def private_score(
     )  # fmt: skip
     noise = NoiseSource(random_state)
     charge(ledger, certificate, owner)
-    with silent():
+    with without_warnings():
         exact = exact_statistic(rows, metric, low, high, bins)
-        released = _release(exact, certificate, noise)
+        released = _release_score(exact, certificate, noise)
     return describe_score(released, certificate, metric, (low, high), n, level)
 
 
@@ -255,7 +255,7 @@ def _check_metric(model: Any, metric: object, column: int | None) -> None:
         )
 
 
-def _range(model: Any, metric: str, residual_bound: object, column: int | None = None) -> tuple[float, float]:
+def _score_range(model: Any, metric: str, residual_bound: object, column: int | None = None) -> tuple[float, float]:
     """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration"):
         return 0.0, 1.0
@@ -283,7 +283,7 @@ def _range(model: Any, metric: str, residual_bound: object, column: int | None =
     return 0.0, (bound if metric == "squared" else steepest) * bound
 
 
-def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
+def _read_scored_rows(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
     """Return rows and targets, NaN where a value is missing: no error depends on values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y) or issparse(X):
@@ -308,7 +308,7 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
     return ScoredRows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
-def _release(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
+def _release_score(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
     """Return the statistic with the noise that its certificate states."""
     answers = Answers({"score": certificate.term}, noise)
     return answers.release(answers.claim("score"), exact)
@@ -349,7 +349,7 @@ class ScoredRows:
 
 
 # Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as the worst.
-def _accuracy(rows: ScoredRows) -> Array:
+def _accuracy_by_row(rows: ScoredRows) -> Array:
     classes = cast(Classifier, rows.model).classes_
     positions = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
     return np.where(positions == rows.target, 1.0, 0.0)
@@ -371,7 +371,7 @@ def _cost(rows: ScoredRows) -> Array:
     return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
 
 
-def _coverage(rows: ScoredRows) -> Array:
+def _coverage_by_row(rows: ScoredRows) -> Array:
     if hasattr(rows.model, "predict_interval"):
         low, high = rows.answers("predict_interval").T
         return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
@@ -379,13 +379,13 @@ def _coverage(rows: ScoredRows) -> Array:
 
 
 _ROW_METRICS: dict[str, Callable[[ScoredRows], Array]] = {
-    "accuracy": _accuracy,
+    "accuracy": _accuracy_by_row,
     "log_loss": _log_loss,
     "pinball": _pinball,
     "cost": _cost,
     "absolute": lambda rows: np.abs(rows.residuals()),
     "squared": lambda rows: rows.residuals() ** 2,
-    "coverage": _coverage,
+    "coverage": _coverage_by_row,
 }
 _HIGHER_IS_BETTER = {"accuracy", "coverage"}
 METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
@@ -409,21 +409,21 @@ def statistic_of(metric: str, bins: int) -> tuple[str, int]:
 def exact_statistic(rows: ScoredRows, metric: str, low: float, high: float, bins: int) -> Array:
     """Return the statistic without noise: private."""
     if metric == "auc":
-        return _pairs(rows)
+        return _auc_pairs(rows)
     if metric == "residuals":
-        return _binned(rows, rows.residuals(), low, high, bins)
+        return _bin_scores(rows, rows.residuals(), low, high, bins)
     if metric == "calibration":
         predicted = rows.answers("predict_proba")[:, 1]
         of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
-        return np.concatenate([_binned(rows, each, 0.0, 1.0, bins) for each in of_label])
+        return np.concatenate([_bin_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
     values = _ROW_METRICS[metric](rows)
     worst = low if metric in _HIGHER_IS_BETTER else high
     values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
     unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
-    return _sums(rows, np.rint(unit * _GRID) - _GRID / 2)
+    return _sum_scores(rows, np.rint(unit * _GRID) - _GRID / 2)
 
 
-def _sums(rows: ScoredRows, steps: Array) -> Array:
+def _sum_scores(rows: ScoredRows, steps: Array) -> Array:
     """Return the sum over valid rows of whole steps, from minus to plus a half, and their number times its weight.
 
     A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded towards 0 and its share
@@ -450,7 +450,7 @@ def _people_of(people: RowWeights) -> NDArray[np.int64]:
     return person_indices(people.tags)
 
 
-def _binned(rows: ScoredRows, values: Array, low: float, high: float, bins: int) -> Array:
+def _bin_scores(rows: ScoredRows, values: Array, low: float, high: float, bins: int) -> Array:
     """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in none."""
     scaled = (values - low) / (high - low) * bins
     weights = np.ones(len(scaled))
@@ -461,7 +461,7 @@ def _binned(rows: ScoredRows, values: Array, low: float, high: float, bins: int)
     return np.asarray(np.bincount(bin_indices, weights, minlength=bins), dtype=np.float64)
 
 
-def _pairs(rows: ScoredRows) -> Array:
+def _auc_pairs(rows: ScoredRows) -> Array:
     """Return the statistic of :mod:`dpconvex.core.pairs`."""
     margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.

@@ -34,7 +34,7 @@ from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.reports.summary import Summary, summary_text
 from dpconvex.reports.wording import describe_guarantee
-from dpconvex.scores import silent
+from dpconvex.scores import without_warnings
 from dpconvex.types import Array
 
 __all__ = ["ConformalCertificate", "DPConformal"]
@@ -335,7 +335,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = takes_columns_in_order(self._model(seed))
         model.fit(rows[~held], target[~held], **more)
-        with silent():
+        with without_warnings():
             scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
         self.estimator_, self.certificate_ = model, certificate
@@ -347,7 +347,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _scores(model: Any, rows: Array, target: Array) -> Array:
         """Return the score of every row; NaN where a value is missing."""
         usable = np.asarray(np.isfinite(rows).all(axis=1))
-        low, high = _ends(model.predict(np.where(usable[:, None], rows, 0.0)))
+        low, high = _outermost_predictions(model.predict(np.where(usable[:, None], rows, 0.0)))
         return np.where(usable, np.maximum(low - target, target - high), np.nan)
 
     def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
@@ -370,7 +370,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def summary(self) -> Summary:
         """Return a table for people: threshold, coverage, guarantee, and the estimator's own summary."""
         check_is_fitted(self)
-        return Summary(_summary(self))
+        return Summary(_interval_summary(self))
 
     def predict(self, X: object) -> Array:
         """Return the estimator's predictions."""
@@ -382,12 +382,12 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
         Where the threshold is below 0 and quantiles are close, both ends meet in the middle.
         """
-        low, high = _ends(self.predict(X))
+        low, high = _outermost_predictions(self.predict(X))
         middle = low / 2 + high / 2
         return np.column_stack([np.minimum(low - self.threshold_, middle), np.maximum(high + self.threshold_, middle)])
 
 
-def _summary(model: DPConformal) -> str:
+def _interval_summary(model: DPConformal) -> str:
     """Return the summary as text."""
     certificate, threshold = model.certificate_, model.threshold_
     ends = f"prediction ± {threshold:.6g}" if math.isfinite(threshold) else "unbounded"
@@ -403,7 +403,7 @@ def _summary(model: DPConformal) -> str:
     return "\n".join(["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)])
 
 
-def _ends(predicted: Array) -> tuple[Array, Array]:
+def _outermost_predictions(predicted: Array) -> tuple[Array, Array]:
     """Return the outermost predictions of each row."""
     if predicted.ndim == 1:
         return predicted, predicted

@@ -1,4 +1,4 @@
-"""Names of a package that load their module on first use."""
+"""Names of a package that load their module on first use, and modules that do."""
 
 from __future__ import annotations
 
@@ -26,3 +26,15 @@ def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], o
         return sorted({*names, *homes})
 
     return __getattr__, __dir__
+
+
+class ModuleOnDemand:
+    """A module that is imported when something of it is used: ``pl = ModuleOnDemand("polars")``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):  # what Python itself asks for, before there is a name
+            raise AttributeError(name)
+        return getattr(import_module(self._name), name)

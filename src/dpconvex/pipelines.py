@@ -66,7 +66,7 @@ def _find_problems(item: Any, path: str) -> Iterator[str]:
             )
         yield from _find_problems(item.estimator, _join(path, "estimator"))
         return
-    parts = _parts(item)
+    parts = _pipeline_steps(item)
     if parts:
         yield from _find_lost_people(item, parts, path)
         for label, part in parts:
@@ -106,10 +106,10 @@ def _private_without_ledger(item: Any) -> bool:
     """Whether a private model somewhere inside charges nobody."""
     if isinstance(item, PrivateModel):
         return item.ledger is None
-    return any(_private_without_ledger(part) for _, part in _parts(item))
+    return any(_private_without_ledger(part) for _, part in _pipeline_steps(item))
 
 
-def _parts(item: Any) -> list[tuple[str, Any]]:
+def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
     """Return the steps of something that is made of steps."""
     for attribute in ("steps", "transformers", "transformer_list", "estimators"):
         steps = getattr(item, attribute, None)

@@ -31,14 +31,14 @@ _RESPONSES = ("predict", "predict_proba", "decision_function")
 
 
 @contextmanager
-def silent() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Suppress warnings: one that depends on values is an output."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
-def _respond(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
+def _predict_by_row(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
     """Return the model's answers row by row, and whether each row is finite."""
     if issparse(X):  # checked when it was read
         return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
@@ -63,7 +63,7 @@ class _SumOverRows:
         if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
-        with silent():
+        with without_warnings():
             values = np.nan_to_num(self._values(model, X, y), nan=low, posinf=high, neginf=low)
             unit = (np.clip(values, low, high) - low) / (high - low)
             steps = np.floor(np.clip(unit, 0.0, 1.0) * SCORE_GRID)
@@ -132,7 +132,7 @@ class RowScore(_SumOverRows):
             ) from error
 
     def _values(self, model: Scored, X: Array, y: Targets) -> Array:
-        answers, usable = _respond(model, X, self.response)
+        answers, usable = _predict_by_row(model, X, self.response)
         return np.array(
             [
                 self._value(target, answer) if valid else np.nan
@@ -152,7 +152,7 @@ class RightOrWrong(_SumOverRows):
     """1 for a row whose label is predicted, 0 for any other."""
 
     def _values(self, model: Scored, X: Array, y: Targets) -> Array:
-        predicted, usable = _respond(model, X, "predict")
+        predicted, usable = _predict_by_row(model, X, "predict")
         return np.asarray((predicted == y) & usable, dtype=np.float64)
 
 
@@ -166,7 +166,7 @@ class ResidualScore(_SumOverRows):
     bound: float
 
     def _values(self, model: Scored, X: Array, y: Targets) -> Array:
-        predicted, usable = _respond(model, X, "predict")
+        predicted, usable = _predict_by_row(model, X, "predict")
         residual = np.where(usable, np.asarray(y, dtype=np.float64) - predicted, np.nan)
         level = model.certificate_.parameters.get("quantile", 0.5)
         # Divided first: the product of two large numbers has no limit.
@@ -208,8 +208,8 @@ class AUCScore:
         if not len(y):
             return 0
         sensitivity = self.bounds.sensitivity(neighbors)
-        with silent():
-            margins, usable = _respond(model, X, "decision_function")
+        with without_warnings():
+            margins, usable = _predict_by_row(model, X, "decision_function")
             margins = np.where(usable, margins, np.nan)
             # A margin that is not a number ranks its row where it does most harm.
             lost = np.isnan(margins)

@@ -46,7 +46,7 @@ from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.pipeline_certificates import SelectionCertificate, share_budget
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, silent
+from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, without_warnings
 from dpconvex.types import Array
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
@@ -95,7 +95,7 @@ def checked_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Ca
     return candidates
 
 
-def budgeted(
+def candidate_with_budget(
     estimator: Model, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
 ) -> Classifier:
     """Return an unfitted candidate with its share of the budget."""
@@ -281,7 +281,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             more |= {} if n_classes is None else {"n_classes": n_classes}
 
         def certified(each: Guarantee) -> list[Certificate]:
-            models = [budgeted(self.estimator, candidate, each, training) for candidate in candidates]
+            models = [candidate_with_budget(self.estimator, candidate, each, training) for candidate in candidates]
             return [model.certify(training, n_features, **more) for model in models]
 
         try:
@@ -407,13 +407,15 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         def fit_and_score(number: int) -> tuple[tuple[Classifier, Candidate], int]:
             """Return a fitted candidate, and its exact score on the validation rows in steps of the grid: private."""
             seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-            model = budgeted(self.estimator, candidates[number], certificate.per_fit, certificate.training_rows, seed)
+            model = candidate_with_budget(
+                self.estimator, candidates[number], certificate.per_fit, certificate.training_rows, seed
+            )
             if labels is not None and model.classes is None:
                 model.classes = labels.tolist()
             cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
             return (model, candidates[number]), score.steps(model, *validation, certificate.neighbors, tags[1])
 
-        with silent():
+        with without_warnings():
             if certificate.strategy == "repeat":
                 self._chosen, self.best_params_ = repeat_and_select(
                     fit_and_score, len(candidates), certificate.mean_repeats, certificate.noise["std"], noise

@@ -14,7 +14,7 @@ from html_pages import problems
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.reports import render_report, write_report
-from dpconvex.reports.facts import attacker, forecast_model, uncertainty
+from dpconvex.reports.facts import attacker_limits, coefficient_uncertainty, forecast_model
 from dpconvex.reports.studio_pages import ledger_timeline
 from dpconvex.reports.summary import model_card
 
@@ -87,7 +87,7 @@ def test_the_page_names_what_it_does_not_know():
 
 def test_numbers_of_the_attacker():
     guarantee = GaussianDP(1.0)
-    found = attacker(guarantee)
+    found = attacker_limits(guarantee)
     # Telling N(0, 1) from N(1, 1) at even odds: right with probability Phi(1/2).
     assert found.accuracy == pytest.approx(0.6914625, abs=1e-6)
     assert dict(found.rates)[0.05] == pytest.approx(0.2595, abs=1e-4)
@@ -103,7 +103,7 @@ def test_stated_noise_is_the_noise():
             ).fit(X, y)
             for seed in range(150)
         ]
-        spread = uncertainty(fits[0])
+        spread = coefficient_uncertainty(fits[0])
         assert spread.exact
         seen = np.std([[fit.intercept_, *fit.coef_] for fit in fits], axis=0)
         np.testing.assert_allclose(seen, [spread.intercept, *spread.coef], rtol=0.35)
@@ -117,7 +117,7 @@ def test_bound_for_objective_perturbation_holds():
         ).fit(X, y)
         for seed in range(100)
     ]
-    spread = uncertainty(fits[0])
+    spread = coefficient_uncertainty(fits[0])
     assert not spread.exact
     seen = np.std([[fit.intercept_, *fit.coef_] for fit in fits], axis=0)
     # Far from tight: the bound holds for all data, so it is checked without a margin.
@@ -164,7 +164,7 @@ def test_nothing_on_a_page_turns_the_direction_of_writing_round(tmp_path):
     """A column's name could make the promise beside it read backwards, or hide what follows."""
     import pandas as pd
 
-    from dpconvex.inputs.release_file import ReleaseFacts
+    from dpconvex.reports.release_file import ReleaseFacts
 
     X, y = sample(50)
     odd = "a\u202e\u2066\x1b\x9b\u200eb"

@@ -21,10 +21,18 @@ from dpconvex.audit import audit
 from dpconvex.core.evaluation_certificate import EvaluationCertificate, statistic_sensitivity
 from dpconvex.core.pairs import pair_statistic_of_people
 from dpconvex.estimators.linear import finite_predictions
-from dpconvex.evaluation import METRICS, _range, _read, _release, exact_statistic, private_score, statistic_of
+from dpconvex.evaluation import (
+    METRICS,
+    _read_scored_rows,
+    _release_score,
+    _score_range,
+    exact_statistic,
+    private_score,
+    statistic_of,
+)
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
-from dpconvex.scores import silent
+from dpconvex.scores import without_warnings
 
 FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
 RNG = np.random.default_rng(0)
@@ -52,9 +60,9 @@ def test_every_metric_is_tried():
 
 def statistic(model, metric, X, y, groups=None):
     fitted = MODELS[model]
-    low, high = _range(fitted, metric, None)
-    with silent():
-        return exact_statistic(_read(fitted, X, y, groups), metric, low, high, 4)
+    low, high = _score_range(fitted, metric, None)
+    with without_warnings():
+        return exact_statistic(_read_scored_rows(fitted, X, y, groups), metric, low, high, 4)
 
 
 def rows_of(model, rng, count):
@@ -209,7 +217,7 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
         def draw(count, rng):
             noise = NoiseSource(rng)
             loud = replace(certificate, scale=certificate.scale * factor)
-            return np.array([_release(exact, loud, noise) @ direction for _ in range(count)])
+            return np.array([_release_score(exact, loud, noise) @ direction for _ in range(count)])
 
         return draw
 

@@ -88,10 +88,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "limit @ origin": PUBLIC,
     },
     "losses/structured.py": {"differences @ axes[0]": PUBLIC},
-    "mechanisms/dp_sgd.py": {
-        "weights[visited] * slopes @ block": SUM,
-        "np.tensordot(slopes, matrices, axes=2)": SUM,
-    },
+    "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM, "np.tensordot(slopes, matrices, axes=2)": SUM},
     "objectives/structured.py": {
         "self.matrix @ theta": PUBLIC,
         "slopes @ self.matrix": PUBLIC,

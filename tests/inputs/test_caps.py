@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from dpconvex.inputs import InputError, schema
-from dpconvex.inputs.release_file import read_release
 from dpconvex.inputs.schema import MOST_COLUMNS, parse_schema, parse_toml, read_schema
 from dpconvex.inputs.table_files import open_table
+from dpconvex.reports.release_file import read_release
 from dpconvex.reports.studio_pages import check_schema as shown_schema
 
 LONG_KEYS = [

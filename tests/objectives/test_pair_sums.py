@@ -115,12 +115,12 @@ def test_many_equal_terms_stay_within_the_allowance():
 
 
 def test_running_sums_pass_through_few_roundings():
-    from dpconvex.objectives.pair_sums import _accumulate
+    from dpconvex.objectives.pair_sums import _blocked_running_sums
 
     for count in (0, 1, 1023, 1024, 5000, 200_000):
         terms = np.full(count, np.longdouble(0.1))
         exact = np.arange(1, count + 1) * np.longdouble(0.1)
         found = np.empty_like(terms)
-        _accumulate(terms, found)
+        _blocked_running_sums(terms, found)
         error = np.abs(found - exact)
         assert np.all(error <= 600 * np.finfo(np.longdouble).eps * exact)

@@ -281,7 +281,7 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
         X = np.zeros((ids.size, 1))
         cast.append(people.round_row_weights(people.read_row_weights(model, X, None, ids)[1], bounds).values)
         rows = evaluation.ScoredRows(None, X, X[:, 0], people.read_people(ids, X, "it"))
-        binned.append(evaluation._binned(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        binned.append(evaluation._bin_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]

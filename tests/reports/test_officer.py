@@ -11,13 +11,13 @@ import pytest
 
 import dpconvex
 from dpconvex.inputs import InputError
-from dpconvex.inputs.release_file import FIELDS, ReleaseFacts, parse_release, read_release
 from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, GaussianDP, Ledger
 from dpconvex.reports import render_report
-from dpconvex.reports.charts import accuracy_chart, standalone
+from dpconvex.reports.charts import accuracy_chart, standalone_svg
 from dpconvex.reports.facts import forecast_accuracy, gaussian_guarantee
 from dpconvex.reports.nist_registry import YOURS, nist_answers, registry_entry, write_registry_entry
+from dpconvex.reports.release_file import FIELDS, ReleaseFacts, parse_release, read_release
 from dpconvex.reports.wording import name_unit
 
 RELEASE = ReleaseFacts(**{name: f"answer about {name}" for name in FIELDS if name != "unit"})
@@ -175,6 +175,6 @@ def test_notebooks_show_cards():
 def test_a_forecast_is_drawn():
     ahead = forecast_accuracy(plan("quantile", 10_000, 5, ApproxDP(1.0, 1e-6), wanted=0.05))
     assert 1.0 in dict(ahead.points)
-    drawn = standalone(accuracy_chart(ahead))
+    drawn = standalone_svg(accuracy_chart(ahead))
     assert drawn.count("<polyline") == 3
     assert "Accuracy against epsilon" in drawn

@@ -171,7 +171,7 @@ def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Stat
 
     Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
     """
-    project = _projection(first, second)
+    project = _best_projection(first, second)
     centre = float(np.median(np.concatenate([project(first), project(second)])))
 
     def deviation(outputs: Array) -> Array:
@@ -207,7 +207,7 @@ def checked_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
     return checked
 
 
-def _projection(first: Array, second: Array) -> Statistic:
+def _best_projection(first: Array, second: Array) -> Statistic:
     """Return the projection that separates normal outputs best if their coordinates are independent."""
     if first.ndim == 1:
         return np.asarray
@@ -354,7 +354,7 @@ class _Event:
         return above if self.above else len(values) - above
 
 
-def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
+def _claimed_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
     """Return the points (epsilon, delta) of the claimed profile at which refutation is tried."""
     if delta is None:
         # A claim's own delta is what it still allows at an epsilon no one would call private.
@@ -377,13 +377,13 @@ def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
     return epsilons[finite], deltas[finite]
 
 
-def _excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
+def _excess_over_claim(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
     """Return the ratio of the lower bound to the claim on the profile, above 1 refutes, and the bound."""
     bound = epsilon_from_probabilities(np.asarray(low)[..., None], np.asarray(high)[..., None], deltas)
     return bound / np.maximum(epsilons, 1e-12), bound
 
 
-def _select(
+def _select_best_event(
     statistic: str, first: Array, second: Array, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> tuple[float, _Event]:
     """Return the ratio that the best event promises on the selection runs, and the event."""
@@ -417,7 +417,7 @@ def _select(
             low = clopper_pearson_lower(likely, evaluation_runs, error)
             high = clopper_pearson_upper(rare, evaluation_runs, error)
             # Where nothing is proved, the event with the largest gap is the one to report.
-            ratio = _excess(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
+            ratio = _excess_over_claim(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
             index = int(np.argmax(ratio))
             if ratio[index] > best[0]:
                 threshold = _middle_of_gap(float(thresholds[index]), first, second)
@@ -435,7 +435,7 @@ def _middle_of_gap(threshold: float, first: Array, second: Array) -> float:
     return threshold + (min(above) - threshold) / 2 if above else threshold
 
 
-def _tradeoff(event: _Event, first: Array, second: Array) -> TradeoffCurve:
+def _tradeoff_attack(event: _Event, first: Array, second: Array) -> TradeoffCurve:
     likely, rare = (first, second) if event.likely_first else (second, first)
     sign = 1.0 if event.above else -1.0
     likely, rare = np.sort(sign * likely), np.sort(sign * rare)
@@ -447,7 +447,7 @@ def _tradeoff(event: _Event, first: Array, second: Array) -> TradeoffCurve:
     return TradeoffCurve(np.append(type_one, 1.0), np.append(type_two, 0.0))
 
 
-def _draw(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
+def _draw_outputs(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
     """Return the outputs of so many runs, or raise if they have another shape or are not finite."""
     outputs = np.asarray(sampler(count, rng), dtype=np.float64)
     if outputs.ndim not in (1, 2) or outputs.shape[0] != count:
@@ -531,12 +531,12 @@ def audit(
             raise ValueError(f"The '{name}' parameter of audit must be in ({low_end:g}, 1). Got {value!r} instead.")
     generator = np.random.default_rng(rng)
     error = 0.5 * (1.0 - confidence)
-    profile = _profile(guarantee, delta)
+    profile = _claimed_profile(guarantee, delta)
     selection_runs = min(max(int(runs * selection_share), 20), runs - 20)
     evaluation_runs = runs - selection_runs
 
-    first = _draw(sample_first, selection_runs, generator)
-    second = _draw(sample_second, selection_runs, generator)
+    first = _draw_outputs(sample_first, selection_runs, generator)
+    second = _draw_outputs(sample_second, selection_runs, generator)
     if first.shape != second.shape:
         raise ValueError(
             f"The samplers of audit must return arrays of one shape. Got {first.shape} and {second.shape} instead."
@@ -548,21 +548,21 @@ def audit(
         statistics["custom"] = checked_statistic(statistic)
     event = max(
         (
-            _select(name, function(first), function(second), evaluation_runs, error, profile)
+            _select_best_event(name, function(first), function(second), evaluation_runs, error, profile)
             for name, function in statistics.items()
         ),
         key=lambda candidate: candidate[0],
     )[1]
 
     function = statistics[event.statistic]
-    outputs = [_draw(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)]
+    outputs = [_draw_outputs(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)]
     first, second = (function(each) for each in outputs)
     likely, rare = event.hits(first), event.hits(second)
     if not event.likely_first:
         likely, rare = rare, likely
     low = clopper_pearson_lower(likely, evaluation_runs, error)
     high = clopper_pearson_upper(rare, evaluation_runs, error)
-    ratio, bound = _excess(low, high, *profile)
+    ratio, bound = _excess_over_claim(low, high, *profile)
     index = int(np.argmax(ratio))
     epsilon = float(profile[0][index])
     return AuditResult(
@@ -580,7 +580,7 @@ def audit(
         runs=evaluation_runs,
         selection_runs=selection_runs,
         detectable_noise=_detectable_noise(outputs, next(iter(statistics.values())), evaluation_runs, error, profile),
-        tradeoff=_tradeoff(event, first, second),
+        tradeoff=_tradeoff_attack(event, first, second),
     )
 
 
@@ -601,7 +601,7 @@ def _detectable_noise(
 
     def refutes(factor: float) -> bool:
         nearer, farther = (statistic(median + factor * (each - np.median(each, axis=0))) for each, median in pairs)
-        return _select("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
+        return _select_best_event("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
 
     if not refutes(0.0):
         return None

@@ -133,7 +133,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
     Where they have identifiers, they may differ in one person; and else in so many rows.
     """
     persons = len(pair.first) == 3
-    first, second = (_people(*data) if persons else _records(*data) for data in (pair.first, pair.second))
+    first, second = (_people_of_table(*data) if persons else _records(*data) for data in (pair.first, pair.second))
     gone, come = list((first - second).elements()), list((second - first).elements())
     most = 1 if persons else rows_per_person
     if relation == "add_or_remove_one":
@@ -149,7 +149,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
         )
 
 
-def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
+def _people_of_table(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
     """Return the people of a data set, each by all its rows."""
     names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
     return Counter(frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names))
@@ -166,15 +166,15 @@ _RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "cova
 
 def released_numbers(model: object) -> Array:
     """Return every number that a fitted model gives out, coefficients first."""
-    return np.array([x for name in _RELEASED for x in _flatten(getattr(model, name, ()))], np.float64)
+    return np.array([x for name in _RELEASED for x in _flatten_outputs(getattr(model, name, ()))], np.float64)
 
 
-def _flatten(value: object) -> list[float]:
+def _flatten_outputs(value: object) -> list[float]:
     """Return all numbers inside nested dictionaries, lists and arrays."""
     if isinstance(value, dict):
-        return [x for name in sorted(value) for x in _flatten(value[name])]
+        return [x for name in sorted(value) for x in _flatten_outputs(value[name])]
     if isinstance(value, (list, tuple)):
-        return [x for part in value for x in _flatten(part)]
+        return [x for part in value for x in _flatten_outputs(part)]
     numbers = np.asarray(value)
     return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
 
@@ -194,11 +194,11 @@ def fitted_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Arr
             copy.set_params(random_state=None)
         with warnings.catch_warnings():  # an audit is not about the cost of privacy
             warnings.simplefilter("ignore", PrivacyWarning)
-            outputs.append(released_numbers(_fitted(copy, data)))
+            outputs.append(released_numbers(_fit_estimator(copy, data)))
     return np.asarray(outputs, dtype=np.float64)
 
 
-def _fitted(model: Model, data: tuple[Array, ...]) -> Any:
+def _fit_estimator(model: Model, data: tuple[Array, ...]) -> Any:
     """Return the model, fitted to (X, y) or to (X, y, groups)."""
     more = {"groups": data[2]} if len(data) == 3 else {}
     return model.fit(*data[:2], **more)
@@ -245,7 +245,7 @@ def audit_estimator(
             "The 'ledger' parameter of the audited estimator must be None, because every run "
             "would be charged. Got a ledger instead. Audit a clone on invented data."
         )
-    certificate = _fitted(clone(estimator), pair.first).certificate_
+    certificate = _fit_estimator(clone(estimator), pair.first).certificate_
     bounds = getattr(certificate, "bounds", None)
     relation = getattr(certificate, "neighbors", "replace_one")
     check_pair(pair, relation, getattr(bounds, "rows_per_person", 1))

@@ -94,7 +94,7 @@ def audit(
                     f"The attack {name!r} made {count} runs in its share of the time, and needs {FEWEST}. Give "
                     f"--seconds {math.ceil(seconds * FEWEST / max(count, 1) * 1.5)}, or fewer rows or columns."
                 )
-            first, second = map(_replay, outputs)
+            first, second = map(_replay_outputs, outputs)
             results[name] = audit_samplers(first, second, guarantee, count, confidence=each, rng=rng, bits=bits)
     passed = all(result.passed for result in results.values())
     worst = max(results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12))
@@ -206,7 +206,7 @@ def _run_for(
     return [np.concatenate(pool) for pool in pools]
 
 
-def _replay(outputs: Array) -> Sampler:
+def _replay_outputs(outputs: Array) -> Sampler:
     """Return a sampler that hands out the outputs in order, each once."""
     used = 0
 
@@ -278,7 +278,7 @@ def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confide
 
 def _plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
     """Return a drawing of the claimed and the empirical trade-off."""
-    from dpconvex.reports.charts import Curve, standalone, tradeoff_chart
+    from dpconvex.reports.charts import Curve, standalone_svg, tradeoff_chart
 
     words = (
         "The attack's errors, counted, against the smallest errors that the claim allows. A claim is refuted where the "
@@ -287,4 +287,4 @@ def _plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
     )
     found = result.tradeoff
     strongest = Curve("the strongest attack", found.type_one.tolist(), found.type_two.tolist())
-    return standalone(tradeoff_chart(words, guarantee, [strongest]))
+    return standalone_svg(tradeoff_chart(words, guarantee, [strongest]))

@@ -119,10 +119,10 @@ def check(
     if json_:
         print_json({"private": True, **asdict(found)})
     else:
-        _show(found)
+        _print_schema_check(found)
 
 
-def _show(found: SchemaCheck) -> None:
+def _print_schema_check(found: SchemaCheck) -> None:
     """Print the counts of a check."""
     screen = console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")

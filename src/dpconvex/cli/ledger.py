@@ -48,14 +48,14 @@ def init(
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
     from dpconvex.privacy.ledger import Ledger
 
-    _show(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
+    _print_charges(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
 
 
 @ledger.command()
 @reports_errors
 def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
     """List what a budget was spent on, and what is left."""
-    _show(open_ledger(path, dataset), json_)
+    _print_charges(open_ledger(path, dataset), json_)
 
 
 @ledger.command()
@@ -84,7 +84,7 @@ def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
     typer.echo(open_ledger(path, dataset).head())
 
 
-def _show(account: Ledger, json_: bool) -> None:
+def _print_charges(account: Ledger, json_: bool) -> None:
     """Print the charges of a budget, and what is left."""
     entries, remaining = account.entries(), account.remaining()
     if json_:

@@ -19,8 +19,8 @@ import typer
 from dpconvex.cli.output import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import FileFormat, check_delimiter, check_encoding
-from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import Schema
+from dpconvex.reports.release_file import ReleaseFacts, read_release
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Label, Model
@@ -154,10 +154,12 @@ def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()
 
 def number_option(text: str, group: str | None = None) -> Any:
     """Return an option that is a number, whose refusal shows what was given."""
-    return typer.Option(help=text, rich_help_panel=group, show_default=False, parser=_number, metavar="<float>")
+    return typer.Option(
+        help=text, rich_help_panel=group, show_default=False, parser=_parse_number_option, metavar="<float>"
+    )
 
 
-def _number(text: str | float) -> float:
+def _parse_number_option(text: str | float) -> float:
     try:
         return float(text)
     except ValueError:

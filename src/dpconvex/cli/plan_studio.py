@@ -92,10 +92,10 @@ def plan(
             wanted=0.05 if accuracy is None else accuracy,
         )
         if plot is not None:
-            from dpconvex.reports.charts import accuracy_chart, standalone
+            from dpconvex.reports.charts import accuracy_chart, standalone_svg
             from dpconvex.reports.facts import forecast_accuracy
 
-            write_whole(plot, standalone(accuracy_chart(forecast_accuracy(found))).encode())
+            write_whole(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
     if json_:
         print_json(_plain_forecasts(found))
         return

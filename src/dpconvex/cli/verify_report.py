@@ -34,7 +34,7 @@ def verify(
     from dpconvex.reports.summary import certificate_table
 
     try:
-        kind, certificate = _verified(file)
+        kind, certificate = _read_verified_certificate(file)
     except (ModelFileError, CertificateError) as error:
         if json_:
             print_json({"verified": False, "reason": str(error)})
@@ -56,7 +56,7 @@ def verify(
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
 
 
-def _verified(path: Path) -> tuple[str, Certificate]:
+def _read_verified_certificate(path: Path) -> tuple[str, Certificate]:
     """Return what kind of file it is and its verified certificate, or raise."""
     from dpconvex.models.model_file import parse_certificate, parse_model, read_json
     from dpconvex.privacy.certificate import FORMAT

@@ -133,7 +133,7 @@ def repeat_and_select(
     in units of a score's sensitivity.
     """
     shown, best = -math.inf, None
-    for _ in range(_geometric(noise, mean_repeats)):
+    for _ in range(_draw_geometric(noise, mean_repeats)):
         found, steps = run(noise.words.below(candidates))
         score = float(noise.add_gaussian(np.array([steps / SCORE_GRID]), std)[0])
         if best is None or score > shown:
@@ -142,7 +142,7 @@ def repeat_and_select(
     return best
 
 
-def _geometric(noise: NoiseSource, mean: float) -> int:
+def _draw_geometric(noise: NoiseSource, mean: float) -> int:
     """Return the number of tries up to the first success, each of probability ``1 / mean`` exactly."""
     per, outcomes = mean.as_integer_ratio()
     tries = 1

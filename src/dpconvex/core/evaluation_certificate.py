@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.pairs import pair_sensitivity
 from dpconvex.privacy.bounds import PERSON, RECORD
-from dpconvex.privacy.calibration import NEIGHBORS, gaussian_mu, released_scale
-from dpconvex.privacy.certificate import CertificateError, NoiseTerm, Promise, check_tails
+from dpconvex.privacy.calibration import NEIGHBORS, released_scale
+from dpconvex.privacy.certificate import NoiseTerm, Promise, check_tails, refusing_malformed, require
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 
@@ -34,11 +34,6 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         removed.
     ``"counts"``
         One count of rows.
-
-    Examples
-    --------
-    >>> statistic_sensitivity("mean", 1000, "replace_one")
-    1.0
     """
     if statistic not in STATISTICS or neighbors not in NEIGHBORS:
         raise ValueError(
@@ -54,38 +49,19 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
 
 @dataclass(frozen=True)
 class EvaluationCertificate(Promise):
-    """What a private evaluation promises about the rows that it reads.
-
-    Attributes
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        The promise.
-    mechanism : str
-        ``"score"``, or ``"conformal"`` for the calibration of intervals.
-    statistic : str
-        The statistic that noise was added to, see :func:`statistic_sensitivity`.
-    n_samples : int
-        Number of rows: public under replace-one, and not used otherwise.
-    dimension, releases : int
-        Length of a released vector, and how many were released.
-    distribution, scale : str, float
-        The noise: ``"gaussian"`` with this standard deviation, or ``"l2-laplace"`` with this scale.
-    neighbors, sampler, unit : str
-        The relation, where randomness comes from, and whom the promise is made to: ``"one record"``, or ``"one
-        person"`` whose rows share one weight, so that every statistic moves as with one row.
-    """
+    """What a private evaluation promises about the rows that it reads."""
 
     guarantee: Guarantee
-    mechanism: str
-    statistic: str
-    n_samples: int
-    dimension: int
-    releases: int
-    distribution: str
+    mechanism: str  # "score", or "conformal" for the calibration of intervals
+    statistic: str  # what noise was added to, see statistic_sensitivity
+    n_samples: int  # number of rows: public under replace-one, and not used otherwise
+    dimension: int  # length of a released vector
+    releases: int  # how many were released
+    distribution: str  # "gaussian" with the scale as standard deviation, or "l2-laplace"
     scale: float
     neighbors: str
-    sampler: str
-    unit: str = RECORD
+    sampler: str  # where randomness comes from
+    unit: str = RECORD  # or PERSON, whose rows share one weight, so that every statistic moves as with one row
 
     @classmethod
     def issue(
@@ -104,7 +80,7 @@ class EvaluationCertificate(Promise):
         """Derive the noise from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private
-        distribution, scale = _noise(guarantee, statistic, n_samples, dimension, releases, neighbors)
+        distribution, scale = _score_noise(guarantee, statistic, n_samples, dimension, releases, neighbors)
         return cls(
             guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
             neighbors, SEEDED if seeded else EXACT, PERSON if people else RECORD,
@@ -119,39 +95,31 @@ class EvaluationCertificate(Promise):
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
         if isinstance(self.guarantee, GaussianDP) or self.distribution == "gaussian":
-            return _mu(self.guarantee)
+            return self.guarantee.as_gaussian().mu
         return pure_mu(self.guarantee.epsilon_bound)
 
     def verify(self) -> None:
         """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
-        try:
-            self._check()
-        except CertificateError:
-            raise
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CertificateError(f"The certificate is malformed: {error}") from error
-
-    def _check(self) -> None:
-        if self.mechanism not in ("score", "conformal") or self.sampler not in (EXACT, SEEDED):
-            raise CertificateError("The certificate's 'mechanism' or 'sampler' is unknown.")
-        if self.unit not in (RECORD, PERSON):
-            raise CertificateError("The certificate's 'unit' must be one record or one person.")
-        if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
-            raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
-        facts = (self.n_samples, self.dimension, self.releases)
-        for name, value, least in zip(("n_samples", "dimension", "releases"), facts, (0, 1, 1), strict=True):
-            check_count(name, "a certificate", value, least)
-        size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
-        if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
-            raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
-        allowed = "a finite number above 0"
-        stated = check_number("scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True)
-        distribution, needed = _noise(self.guarantee, self.statistic, *facts, self.neighbors)
-        if self.distribution != distribution or not stated * _PLATFORM >= needed:
-            raise CertificateError("The certificate's noise does not suffice for its guarantee.")
+        with refusing_malformed("The certificate is malformed"):
+            known = self.mechanism in ("score", "conformal") and self.sampler in (EXACT, SEEDED)
+            require(known, "The certificate's 'mechanism' or 'sampler' is unknown.")
+            require(self.unit in (RECORD, PERSON), "The certificate's 'unit' must be one record or one person.")
+            claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
+            require(claimed, "The certificate's 'guarantee' must be a guarantee.")
+            facts = (self.n_samples, self.dimension, self.releases)
+            for name, value, least in zip(("n_samples", "dimension", "releases"), facts, (0, 1, 1), strict=True):
+                check_count(name, "a certificate", value, least)
+            size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
+            fits = self.dimension >= 2 if size is None else self.dimension == size
+            require(fits, "The certificate's 'dimension' is not that of its statistic.")
+            allowed = "a finite number above 0"
+            stated = check_number("scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True)
+            distribution, needed = _score_noise(self.guarantee, self.statistic, *facts, self.neighbors)
+            enough = self.distribution == distribution and stated * _PLATFORM >= needed
+            require(enough, "The certificate's noise does not suffice for its guarantee.")
 
 
-def _noise(
+def _score_noise(
     guarantee: Guarantee, statistic: str, n_samples: int, dimension: int, releases: int, neighbors: str
 ) -> tuple[str, float]:
     """Return the law and scale of the noise of each of so many releases: under (epsilon, delta) the smaller noise.
@@ -162,13 +130,7 @@ def _noise(
     pure = guarantee.epsilon_bound / releases if not isinstance(guarantee, GaussianDP) else 0.0
     if not isinstance(guarantee, PureDP):
         check_tails(guarantee, dimension * releases)
-        gaussian = released_scale(_mu(guarantee) / math.sqrt(releases), moved, dimension)
+        gaussian = released_scale(guarantee.as_gaussian().mu / math.sqrt(releases), moved, dimension)
         if not pure or gaussian <= math.sqrt(dimension + 1) * moved / pure:
             return "gaussian", gaussian
     return "l2-laplace", released_scale(pure, moved, dimension)
-
-
-def _mu(guarantee: Guarantee) -> float:
-    if isinstance(guarantee, GaussianDP):
-        return guarantee.mu
-    return gaussian_mu(guarantee.epsilon_bound, guarantee.delta(math.inf))

@@ -241,7 +241,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
         stated["n_records"], found["n_records"] = bounds.n_samples, counted
     for name, value in stated.items():
         own = found.get(name)
-        if not _agree(value, own):
+        if not _check_objective_matches(value, own):
             raise ValueError(
                 f"The objective given to a release must be that of its certificate. It has {name}={own!r}, but the "
                 f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
@@ -249,7 +249,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
             )
 
 
-def _agree(stated: object, found: object) -> bool:
+def _check_objective_matches(stated: object, found: object) -> bool:
     if isinstance(stated, bool) or isinstance(found, bool):
         return stated is found
     if isinstance(stated, (int, float)) and isinstance(found, (int, float)):

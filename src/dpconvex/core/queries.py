@@ -153,7 +153,7 @@ def rounding_share(records: Bounds, size: int | None = None) -> float:
     A thousandth, or what cannot be avoided: see :func:`largest_cancellation`. The length of blocks depends on the size
     of what is added: that of a row, or of one number.
     """
-    return max(_ROUNDING_SHARE, 1 / _digits(records, size))
+    return max(_ROUNDING_SHARE, 1 / _allowed_cancellation(records, size))
 
 
 def largest_cancellation(records: Bounds) -> float:
@@ -164,10 +164,10 @@ def largest_cancellation(records: Bounds) -> float:
     have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
     apart by twice that, which is at most ``rounding_share`` of ``c b`` for ``K <= rounding_share c / (2 n e)``.
     """
-    return rounding_share(records) * _digits(records)
+    return rounding_share(records) * _allowed_cancellation(records)
 
 
-def _digits(records: Bounds, size: int | None = None) -> float:
+def _allowed_cancellation(records: Bounds, size: int | None = None) -> float:
     """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
     number = most_summed_rows(records.n_samples, records.neighbors)
     rows, additions = MANY_ROWS if records.people else number, None

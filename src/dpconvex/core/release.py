@@ -112,7 +112,7 @@ Method = TypeVar("Method", bound=Callable[..., object])
 Made = TypeVar("Made")
 
 
-def _question(method: Method) -> Method:
+def _one_query_at_a_time(method: Method) -> Method:
     """Answer one question at a time, whatever floating-point numbers do on the way: a signal would tell of rows."""
 
     @functools.wraps(method)
@@ -161,7 +161,7 @@ class PrivateRows:
         other._rows, other._size = rows, size
         return other
 
-    @_question
+    @_one_query_at_a_time
     def count(self, name: str, statistic: Statistic, point: float, level: float = 0.0) -> float:
         """Return how many records have a statistic below a point, plus noise.
 
@@ -189,7 +189,7 @@ class PrivateRows:
     def _count_unit(self, term: NoiseTerm) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 
-    @_question
+    @_one_query_at_a_time
     def histogram(self, name: str, statistic: Statistic, edges: ArrayLike, by_label: bool = False) -> Array:
         """Return how many records lie between edges, the outermost bins with all beyond, plus noise.
 
@@ -210,7 +210,7 @@ class PrivateRows:
         counts = self._answers.release(term, exact)
         return counts.reshape(2, bins) if by_label else counts
 
-    @_question
+    @_one_query_at_a_time
     def column_octaves(self, name: str, max_octave: int, octaves: int) -> Array:
         """Return in which signed octave below ``2^max_octave`` the values of every column lie, plus noise.
 
@@ -232,7 +232,7 @@ class PrivateRows:
         (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
         return self._answers.release(term, exact).reshape(columns, bins)
 
-    @_question
+    @_one_query_at_a_time
     def slope_sum(
         self, name: str, theta: ArrayLike, slope: Slope, coordinates: Coordinates, unit: float = 1.0
     ) -> Array:
@@ -252,7 +252,7 @@ class PrivateRows:
         exact = frame.transform_sum(np.asarray(total)) / unit
         return self._answers.release(term, exact) * unit
 
-    @_question
+    @_one_query_at_a_time
     def second_moments(
         self,
         name: str,
@@ -276,7 +276,7 @@ class PrivateRows:
             exact = _product_sums(rows, frame, finite_numbers(theta, size), radius, factor)
         return unpack_symmetric(self._answers.release(term, pack_symmetric(exact)), size)
 
-    @_question
+    @_one_query_at_a_time
     def limited_sum(self, name: str, score: Score) -> float:
         """Return the sum of a score over records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)

@@ -122,11 +122,11 @@ def join_row_weights(parts: Sequence[RowWeights]) -> RowWeights | None:
     """Return the weights of consecutive parts of one table; None for none."""
     if not parts:
         return None
-    tags = None if parts[0].tags is None else _joined([part.tags for part in parts])
-    return RowWeights(_joined([part.values for part in parts]), parts[0].records, tags)
+    tags = None if parts[0].tags is None else _concatenate_views([part.tags for part in parts])
+    return RowWeights(_concatenate_views([part.values for part in parts]), parts[0].records, tags)
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _concatenate_views(parts: Sequence[Any]) -> Any:
     """Return arrays one after the other: the one that all of them are views of, if they are."""
     whole = parts[0].base
     size = sum(part.size for part in parts)
@@ -171,7 +171,7 @@ def limit_rows_per_person(tags: Tags, rows: int) -> Array:
     starts = _first_of_each(ordered)
     own = np.arange(tags.size) - np.repeat(starts, np.diff([*starts, tags.size]))
     with np.errstate(over="ignore"):
-        drawn = _mixed(ordered + _mixed(own.astype(np.uint64)))
+        drawn = _mix_identifier_bits(ordered + _mix_identifier_bits(own.astype(np.uint64)))
     by_person = np.lexsort((drawn, ordered))  # people stay where they are
     chosen = np.zeros(tags.size)
     chosen[order[by_person]] = own < rows
@@ -189,9 +189,9 @@ def exact_values(column: Any) -> npt.NDArray[Any]:
     if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
         kinds = set(map(type, column))
         try:  # a faster way to the same values, where all are of one kind
-            return np.array(column, _FAST[kinds.pop()]) if len(kinds) == 1 else _objects(column)
+            return np.array(column, _FAST[kinds.pop()]) if len(kinds) == 1 else _object_array(column)
         except (KeyError, OverflowError):
-            return _objects(column)
+            return _object_array(column)
     if not isinstance(column, np.ndarray) and getattr(column, "shape", ())[1:] == (1,):
         column = _only_column(column)
     dtype = getattr(column, "dtype", getattr(column, "type", None))
@@ -199,7 +199,7 @@ def exact_values(column: Any) -> npt.NDArray[Any]:
         return np.asarray(column)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # of pandas: floats beside NaN
         codes = np.asarray(getattr(column, "cat", column).codes)
-        return _objects([*dtype.categories.tolist(), None])[codes]
+        return _object_array([*dtype.categories.tolist(), None])[codes]
     listed = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
     if listed is None:
         return np.asarray(column)
@@ -207,7 +207,7 @@ def exact_values(column: Any) -> npt.NDArray[Any]:
     missing = missing() if callable(missing) else missing
     if kind == "f" or (kind in "biu" and missing == 0):  # a faster way to the same values
         return np.asarray(column)
-    return _objects(getattr(column, listed)())
+    return _object_array(getattr(column, listed)())
 
 
 def _only_column(frame: Any) -> Any:
@@ -219,7 +219,7 @@ def _only_column(frame: Any) -> Any:
     return frame.column(0) if hasattr(frame, "column") else frame
 
 
-def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:
+def _object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
     """Return an array of the objects in a list, whatever they are."""
     cells = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
@@ -236,7 +236,7 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
     """
     kind = identifiers.dtype.kind
     if kind in "iu":
-        return _named(_mixed(identifiers.astype(np.int64).view(np.uint64)))
+        return _named(_mix_identifier_bits(identifiers.astype(np.int64).view(np.uint64)))
     if kind == "f":
         whole = np.floor(identifiers) == identifiers
         whole &= np.abs(identifiers) < _first_rounded(identifiers.dtype)
@@ -253,14 +253,14 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
         if key is not None and key in known:  # not by value alone: True equals 1, and is a word
             found = known[key]
         else:
-            found = _bits(value)
+            found = _identifier_bits(value)
             if key is not None:
                 known[key] = found
         if found is None:
             named[row] = False
         else:
             tags[row], whole[row] = found
-    tags[whole] = _mixed(tags[whole])
+    tags[whole] = _mix_identifier_bits(tags[whole])
     tags[named] = _named(tags[named])
     return tags
 
@@ -275,7 +275,7 @@ def _first_rounded(dtype: np.dtype[Any]) -> float:
     return 2.0 ** min(53, np.finfo(dtype).nmant + 1)
 
 
-def _bits(value: Any) -> tuple[int, bool] | None:
+def _identifier_bits(value: Any) -> tuple[int, bool] | None:
     """Return 64 bits of one identifier, and whether they are a number's and have yet to be mixed; None for nobody."""
     content = canonical_identifier(value)
     if content is None:
@@ -302,12 +302,12 @@ def canonical_identifier(value: Any) -> int | str | None:
     - Everything else names nobody: what is missing, empty text, ``"nan"``, infinity, objects of other kinds.
     """
     try:
-        return _content(value)
+        return _identifier_content(value)
     except Exception:  # whatever an object does when it is looked at: an error would tell of it
         return None
 
 
-def _content(value: Any) -> int | str | None:
+def _identifier_content(value: Any) -> int | str | None:
     if isinstance(value, np.timedelta64):  # a kind of whole number to numpy
         return None
     if isinstance(value, bytes):
@@ -338,7 +338,7 @@ def _content(value: Any) -> int | str | None:
     return None
 
 
-def _mixed(numbers: Tags) -> Tags:
+def _mix_identifier_bits(numbers: Tags) -> Tags:
     """Mix the bits of whole numbers (the finaliser of splitmix64, a bijection)."""
     with np.errstate(over="ignore"):
         mixed = numbers + np.uint64(0x9E3779B97F4A7C15)

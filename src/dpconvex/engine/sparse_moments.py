@@ -27,12 +27,12 @@ def exact_sums(a: Array, b: Array) -> tuple[Array, Array]:
 def exact_products(a: Array, b: Array) -> tuple[Array, Array]:
     """Return ``a * b`` as rounded products and their errors (Dekker)."""
     product = a * b
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    (a_high, a_low), (b_high, b_low) = _split_halves(a), _split_halves(b)
     lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
     return product, lost
 
 
-def _halves(values: Array) -> tuple[Array, Array]:
+def _split_halves(values: Array) -> tuple[Array, Array]:
     scaled = _SPLITTER * values
     high = scaled - (scaled - values)
     return high, values - high
@@ -82,10 +82,10 @@ class MomentSums:
         full = np.diag(matrix) if matrix.ndim == 1 else matrix
         mapped, _ = affine_map(full, self.lead, self.base)
         allowed = n_rows * most_additions(n_rows, len(matrix)) * 2.0**-53
-        return _congruence(mapped[1 - self.lead :], high, low, allowed)
+        return _congruence_with_error(mapped[1 - self.lead :], high, low, allowed)
 
 
-def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
+def _congruence_with_error(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
     """Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
 
     G is scaled by powers of 2 so that columns of M have norm about 1.
@@ -93,13 +93,15 @@ def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
-    right, rest = _product(high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled))))
-    found, lost = _product(right.T, rest.T, scaled.T, allowed / 2)
+    right, rest = _product_with_error(
+        high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled)))
+    )
+    found, lost = _product_with_error(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost
     return np.asarray((found + found.T) / 2)
 
 
-def _product(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
+def _product_with_error(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
     """Return ``(left + left_low) @ right`` as an unevaluated sum, with an error of at most `allowed` in Frobenius norm.
 
     Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme):

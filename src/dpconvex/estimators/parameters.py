@@ -135,18 +135,18 @@ def estimator(kind: type[Kind]) -> type[Kind]:
         return kind
     text = inspect.cleandoc(kind.__doc__ or "")
     head, first, rest = re.split(r"\n(?=(Attributes|Notes|Examples)\n---)", f"{text}\n\n", maxsplit=1)
-    own = _documented(head[head.index("Parameters\n---") :]) | {"delta"}
+    own = _documented_names(head[head.index("Parameters\n---") :]) | {"delta"}
     shared = "".join(_SHARED[name] for name in inspect.signature(kind).parameters if name not in own)
     released = "Attributes\n----------"
     if first == "Attributes":
         released, rest = rest.split("\n\n", 1)
-    named = {each.name for each in fields(cast(Any, kind))} - _documented(released)
+    named = {each.name for each in fields(cast(Any, kind))} - _documented_names(released)
     released += "".join(words for name, words in _ATTRIBUTES.items() if name in named)
     kind.__doc__ = f"{head.rstrip()}{shared}\n\n{released}\n\n{rest.rstrip()}\n"
     return kind
 
 
-def _documented(section: str) -> set[str]:
+def _documented_names(section: str) -> set[str]:
     """Return the names that a section of a docstring describes."""
     heads = re.findall(r"^(\w[\w, ]*)(?: :|$)", section, re.M)
     return set(re.findall(r"\w+", " ".join(heads)))

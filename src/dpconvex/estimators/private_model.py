@@ -118,7 +118,7 @@ def release(
     found, records = [], []
     for objective in objectives:
         record: Facts = {}
-        with without_warnings(), _spent():
+        with without_warnings(), _say_budget_is_spent():
             theta = plan.mechanism.release(objective, certificate, noise, record)
         if bound is not None:  # a projection of what was released: no privacy cost
             for each in theta if theta.ndim > 1 else [theta]:
@@ -147,7 +147,7 @@ _SPENT = "The budget of this fit is spent: it was charged before noise was drawn
 
 
 @contextmanager
-def _spent() -> Iterator[None]:
+def _say_budget_is_spent() -> Iterator[None]:
     """Say with every error that the budget is gone."""
     try:
         yield

@@ -30,7 +30,7 @@ from dpconvex.objectives import (
     WorstShareObjective,
 )
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.output_penalties import WALLS, only_output, with_best_penalty
+from dpconvex.planning.output_penalties import WALLS, only_output_perturbation, with_best_penalty
 from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -76,7 +76,7 @@ class PrivateOutputModel(PrivateLinearModel):
 
     def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner, loss = type(self).__name__, self._own_loss()
-        mechanism = only_output(self.mechanism, owner)
+        mechanism = only_output_perturbation(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
         parameters: Facts = label_set_facts(self, n_classes) if classifies else {}
         facts = self._public_facts(records, n_features)

@@ -21,7 +21,7 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.mechanism import Plan
 from dpconvex.objectives import TopRankObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.output_penalties import only_output, top_rank_penalty
+from dpconvex.planning.output_penalties import only_output_perturbation, top_rank_penalty
 from dpconvex.privacy.bounds.ranking import TopRankBounds
 from dpconvex.privacy.certificate import Certificate
 
@@ -102,7 +102,7 @@ class DPTopRankClassifier(PrivateRankingModel):
 
     def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
-        mechanism = only_output(self.mechanism, owner)
+        mechanism = only_output_perturbation(self.mechanism, owner)
         parameters = self._two_labels(n_classes)
         records.require_rows(owner, "how far a person can move the top of a list is not proven")
         if self.neighbors == "add_or_remove_one":

@@ -180,9 +180,9 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
     # A tiny budget must not underflow to 0: below, numbers are divided by this size.
     size = max(bounds.n_samples * mu, 1e-6)
-    config = _config(bounds, mu, size / bounds.dimension, settings, levels, targets)
-    queries = _queries(bounds, config, settings.get("steps"))
-    shares = _shares(bounds, config, size)
+    config = _make_config(bounds, mu, size / bounds.dimension, settings, levels, targets)
+    queries = _planned_queries(bounds, config, settings.get("steps"))
+    shares = _budget_shares(bounds, config, size)
     left = 1 - sum(shares.values())
     shares |= {name: left * share for name, share in _gradient_shares(bounds, config).items()}
     releases = {  # in order of time
@@ -196,7 +196,7 @@ def small_budget_weight(size: float) -> float:
     return float(1 / (1 + (size / constants.SMALL_BUDGET_RECORDS) ** 1.5))
 
 
-def _shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
+def _budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
     """Return shares of everything but gradients: geometry, location, and histograms of margins or residuals."""
     kind, constant_weight = loss_kind(bounds.loss), small_budget_weight(size)
     names = {
@@ -272,7 +272,7 @@ def gradient_noise(config: FitConfig, terms: Mapping[str, NoiseTerm], bounds: Li
     return float(each * white_row_norm / math.sqrt(precision * config.fits) / bounds.n_samples)
 
 
-def _config(
+def _make_config(
     bounds: LinearBounds, mu: float, records: float, settings: Parameters, levels: Sequence[float], targets: int
 ) -> FitConfig:
     """Return clips that grow with the effective number of records per coefficient."""
@@ -286,7 +286,7 @@ def _config(
     if kind == "squares":
         width = constants.RESIDUAL_CLIP * (1 + records / constants.RESIDUAL_CLIP_RECORDS) ** 0.4
         width = max(width, constants.INFERENCE_RESIDUAL_CLIP) if inference else width
-    geometry_rows, early_rows = (None, None) if inference else _parts(bounds, mu)
+    geometry_rows, early_rows = (None, None) if inference else _subset_sizes(bounds, mu)
     return FitConfig(
         records=records,
         clip=clip,
@@ -305,7 +305,7 @@ def _config(
     )
 
 
-def _queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
+def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
     """Return all queries of a run, and their number of releases.
 
     A gradient is a slope times a row of at most ``clip`` median row norms; curvature is second moments of vectors of
@@ -346,7 +346,7 @@ def _queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict
     }
 
 
-def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
+def _subset_sizes(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
     """Return the number of rows that geometry and early gradients use; None for all of them.
 
     A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is added

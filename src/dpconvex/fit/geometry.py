@@ -96,7 +96,7 @@ def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
     std = terms["moments"].scale / mass
     with single_threaded_blas():  # matrices are small: threads would wait for each other
         for raised in 10.0 ** np.arange(6):  # eigenvalues are raised until sums keep their digits
-            found_frame = _whitened(
+            found_frame = _whiten(
                 sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor,
                 float(np.mean(spreads**2)),
             )  # fmt: skip
@@ -187,9 +187,7 @@ def _length_quantile(rows: PrivateRows, frame: Frame, level: float, expected: fl
     return max(float(2.0 ** float(np.interp(level, reached, ends))), constant)
 
 
-def _whitened(
-    moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float, usual: float
-) -> Frame:
+def _whiten(moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float, usual: float) -> Frame:
     """Return coordinates whitened by noisy mean second moments of clipped rows ``(1, u) / radius``.
 
     ``most`` limits how far each column may be stretched; ``usual`` is the expected variance of a column.

@@ -199,7 +199,7 @@ def search_quantile(
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        density = prior_law.prior(line, logs) + _likelihood(
+        density = prior_law.prior(line, logs) + _quantile_likelihood(
             prior_law.at(line), np.exp(logs), points[:step], shares[:step], level, std
         )
         density = np.exp(density - density.max())
@@ -221,7 +221,7 @@ def search_quantile(
     return point, error, scale
 
 
-def _likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
+def _quantile_likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below points."""
     found = np.zeros((grid.size, scales.size))
     tolerance = 2 * math.hypot(std, constants.GRID_ERROR)

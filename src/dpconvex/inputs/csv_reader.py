@@ -176,7 +176,7 @@ class Layout:
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
-        decoded = [_decode(line, self.encoding) for line in whole.split(self.newline) if block]
+        decoded = [_decode_line(line, self.encoding) for line in whole.split(self.newline) if block]
         if self.line_breaks:
             decoded = list(_join_open_quotes(decoded))
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
@@ -265,7 +265,7 @@ def split_fields(line: str, delimiter: str) -> list[str] | None:
     return fields
 
 
-def _decode(line: bytes, encoding: str) -> tuple[str, bool]:
+def _decode_line(line: bytes, encoding: str) -> tuple[str, bool]:
     """Return a line as text, and whether bytes of it had to be replaced."""
     try:
         return line.decode(encoding), False

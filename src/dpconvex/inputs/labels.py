@@ -25,7 +25,7 @@ MOST_FOUND = 100
 _KINDS = "text, whole numbers or booleans"
 
 
-def _kind(label: object) -> str:
+def _label_kind(label: object) -> str:
     """Return the kind of a label: "text", "number", "boolean", "missing" or "other"."""
     if isinstance(label, (bool, np.bool_)):
         return "boolean"
@@ -59,7 +59,7 @@ def declared_classes(classes: object, owner: str) -> np.ndarray | None:
             what += ", which is no list"
         raise TypeError(f"{problem} Got {what} instead. Write [0, 1], for instance.")
     labels = list(cast(Iterable[object], classes))
-    kinds = {_kind(label) for label in labels}
+    kinds = {_label_kind(label) for label in labels}
     if len(kinds) > 1 or kinds & {"missing", "other"}:
         raise ValueError(f"{problem} Got several kinds or other values instead.")
     found = np.unique(np.array(labels)) if labels else np.empty(0)
@@ -74,14 +74,14 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
     """Return the sorted label set of a target: the declared one, which must hold all labels, or the one found."""
     if declared is not None and y.shape[0] == 0:
         return declared
-    found = _distinct(y, owner)
+    found = _distinct_labels(y, owner)
     if declared is not None:
         # Numbers would be compared as text with text.
         if (found.dtype.kind in "UO") != (declared.dtype.kind in "UO"):
             raise ValueError(_other_kind(declared, owner))
         if not np.isin(found, declared).all():
             raise ValueError(
-                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_shown(declared)}. Got "
+                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_show_labels(declared)}. Got "
                 "others as well. Add them to 'classes', or map them to labels in it by a rule that is public."
             )
         return declared
@@ -117,19 +117,19 @@ def _other_kind(declared: np.ndarray, owner: str) -> str:
             "instance y.astype(str)."
         )
     return (
-        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_shown(declared)}, which are "
+        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_show_labels(declared)}, which are "
         f"{kinds[0]}. Got {kinds[1]} instead. {remedy}"
     )
 
 
-def _shown(declared: np.ndarray) -> str:
+def _show_labels(declared: np.ndarray) -> str:
     """Return declared labels as messages show them: they are public."""
     write = repr if declared.dtype.kind in "UO" else str
     words = [write(str(label)[:80]) for label in declared[:10].tolist()]
     return "[" + ", ".join(words) + (", ..." if len(declared) > 10 else "") + "]"
 
 
-def _distinct(y: Any, owner: str) -> np.ndarray:
+def _distinct_labels(y: Any, owner: str) -> np.ndarray:
     """Return the sorted distinct labels of a target, or raise if it holds something else."""
     if y.shape[0] == 0:
         return np.empty(0)
@@ -140,7 +140,7 @@ def _distinct(y: Any, owner: str) -> np.ndarray:
             problem = TypeError(_several_kinds(owner))
         raise problem
     if y.dtype.kind == "O" and not all(issubclass(kind, str) for kind in set(map(type, y))):
-        kinds = {_kind(label) for label in y}
+        kinds = {_label_kind(label) for label in y}
         if "missing" in kinds:
             raise ValueError(missing_labels(owner))
         if len(kinds) > 1 or "other" in kinds:
@@ -238,7 +238,7 @@ class LabelPositions:
         allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
 
         def find(label: object) -> float:
-            position = known.get(cast(Label, label)) if _kind(label) in allowed else None
+            position = known.get(cast(Label, label)) if _label_kind(label) in allowed else None
             position = words.find(read_cell(label)) if position is None else position
             return np.nan if position is None else position
 

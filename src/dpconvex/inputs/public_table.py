@@ -96,11 +96,11 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         self.sparse = sparse
 
     def _parsed(self) -> Schema:
-        return vars(self).get("schema_") or _parse(self.schema)
+        return vars(self).get("schema_") or _parse_table_schema(self.schema)
 
     def fit(self, X: object = None, y: object = None) -> Self:
         """Read and check the schema; the table is not read."""
-        self.schema_ = _parse(self.schema)
+        self.schema_ = _parse_table_schema(self.schema)
         self._wants_sparse()
         self.n_features_in_ = len(self.schema_.inputs)
         self.privacy_ = "public"
@@ -216,7 +216,7 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _parse(schema: object) -> Schema:
+def _parse_table_schema(schema: object) -> Schema:
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, Mapping):

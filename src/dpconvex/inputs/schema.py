@@ -470,7 +470,7 @@ def _parse_range(table: str, name: str, value: object) -> Range:
     must = "be [low, high]: two finite numbers"
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise _error(table, name, must)
-    low, high = (_finite(end) for end in value)
+    low, high = (_finite_number(end) for end in value)
     if low is None or high is None:
         raise _error(table, name, must)
     if not (low < high and math.isfinite(high - low)):
@@ -478,7 +478,7 @@ def _parse_range(table: str, name: str, value: object) -> Range:
     return low, high
 
 
-def _finite(value: object) -> float | None:
+def _finite_number(value: object) -> float | None:
     """Return a number as a float, or None if it is none, or not finite."""
     if type(value) not in (int, float):
         return None
@@ -540,13 +540,13 @@ def _parse_number(name: str, value: Any) -> Number:
     if not isinstance(unit, str):
         raise _error(table, name, "have a unit in quotes")
     listed = value.get("knots", [])
-    knots = [_finite(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
+    knots = [_finite_number(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
     if not _increasing(ordered):
         raise _error(table, name, "have knots between its bounds, each larger than the one before")
 
     def within(constant: object) -> float | None:
-        number = _finite(constant)
+        number = _finite_number(constant)
         return number if number is not None and low <= number <= high else None
 
     missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)

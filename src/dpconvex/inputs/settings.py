@@ -159,7 +159,7 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
         # With two columns it could be read either way.
         raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
     try:
-        low, high = (_bound_array(bound) for bound in _unpackable(bounds))
+        low, high = (_bound_array(bound) for bound in _unpackable_bounds(bounds))
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
@@ -202,7 +202,7 @@ def _bounds_by_name(
     return [cast(Sequence[object], pair)[0] for pair in pairs], [cast(Sequence[object], pair)[1] for pair in pairs]
 
 
-def _unpackable(bounds: object) -> Iterable[ArrayLike]:
+def _unpackable_bounds(bounds: object) -> Iterable[ArrayLike]:
     """Return bounds that can be unpacked into low and high: no text, and nothing that would give its keys."""
     refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
     if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):

@@ -60,7 +60,7 @@ def _merge_duplicates(X: Any) -> Any:
 
 
 @contextmanager
-def _validating() -> Iterator[None]:
+def _quiet_validation() -> Iterator[None]:
     """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
 
     The check for infinities adds all values up; where the sum overflows, each value is examined.
@@ -86,7 +86,7 @@ def read_training(
     if y_numeric:
         _check_dtype("y", y, owner)
     try:
-        with _validating():
+        with _quiet_validation():
             X = _merge_duplicates(X)
             if clean is not None:
                 return _read_marked(estimator, X, y, clean, least, y_numeric)
@@ -160,7 +160,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     X = order_columns_by_bounds(estimator, X)
     _check_table(X, owner)
     try:
-        with _validating():
+        with _quiet_validation():
             X = _merge_duplicates(X)
             return validate_data(estimator, X, reset=reset, dtype=_float_types(X), accept_sparse="csr")
     except (ValueError, OverflowError, TypeError):

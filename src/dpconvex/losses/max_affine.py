@@ -145,7 +145,7 @@ def find_facets(slopes: Array, offsets: Array) -> Facets:
     return Facets(normals, distances, jumps, arcs, np.array(edges).reshape(len(edges), 7))
 
 
-def _refuse(doubtful: bool) -> None:
+def _refuse_pieces(doubtful: bool) -> None:
     if doubtful:
         raise ValueError(
             "The 'slopes' and 'offsets' parameters of PiecewiseLinear must not nearly coincide: whether pieces meet "
@@ -187,14 +187,14 @@ def _facet_edges(
     width = float(np.abs(offsets).max()) / scale
     lengths = np.linalg.norm(limits, axis=1)
     flat = lengths <= _EXACT * scale
-    _refuse(bool((lengths[~flat] <= _TIE * scale).any()))
+    _refuse_pieces(bool((lengths[~flat] <= _TIE * scale).any()))
     if (ends[flat] < -_EXACT * scale).any():
         return None
     half_planes: list[tuple[Array, float]] = []
     for limit, end in zip(limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True):
         for i, (other, known) in enumerate(half_planes):
             apart = float(np.linalg.norm(limit - other))
-            _refuse(_EXACT < apart <= _TIE)
+            _refuse_pieces(_EXACT < apart <= _TIE)
             if apart <= _EXACT:
                 half_planes[i] = (other, min(known, float(end)))
                 break
@@ -203,14 +203,14 @@ def _facet_edges(
     if len(normal) == 2:
         along = np.array([-normal[1], normal[0]])
         low, high = _clipped_line(along, np.zeros(2), half_planes, -1)
-        _refuse(_EXACT * width < high - low <= _TIE * width)
+        _refuse_pieces(_EXACT * width < high - low <= _TIE * width)
         return None if high - low <= _EXACT * width else (0.0, [[index, 0, 0, 0, 0, low, high]])
     edges: list[list[float]] = []
     rays: list[Array] = []
     for i, (limit, end) in enumerate(half_planes):
         along = np.cross(normal, limit)
         low, high = _clipped_line(along, end * limit, half_planes, i)
-        _refuse(_EXACT * width < high - low <= _TIE * width)
+        _refuse_pieces(_EXACT * width < high - low <= _TIE * width)
         if high - low <= _EXACT * width:
             continue
         edges.append([index, *limit, end, low, high])
@@ -230,7 +230,7 @@ def _clipped_line(
         if i == skipped:
             continue
         rate, left = float(limit @ along), end - float(limit @ origin)
-        _refuse(_EXACT < abs(rate) <= _TIE)
+        _refuse_pieces(_EXACT < abs(rate) <= _TIE)
         if abs(rate) <= _EXACT:
             if left < -_EXACT * (1 + abs(end)):
                 return 0.0, 0.0

@@ -232,9 +232,9 @@ class PiecewiseLinear(VectorLoss):
     offsets: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        slopes = _finite("slopes", self.slopes, 2)
+        slopes = _check_finite_parameter("slopes", self.slopes, 2)
         offsets = np.zeros(len(slopes)) if self.offsets is None else self.offsets
-        offsets = _finite("offsets", offsets, 1)
+        offsets = _check_finite_parameter("offsets", offsets, 1)
         if len(offsets) != len(slopes):
             raise ValueError(
                 f"The 'offsets' parameter of PiecewiseLinear must have one entry per slope, {len(slopes)}. "
@@ -319,7 +319,7 @@ class PiecewiseLinear(VectorLoss):
         return heights
 
 
-def _finite(name: str, values: ArrayLike, axes: int) -> Array:
+def _check_finite_parameter(name: str, values: ArrayLike, axes: int) -> Array:
     shape = "finite numbers" if axes == 1 else "vectors of one length, of finite numbers"
     problem = f"The '{name}' parameter of PiecewiseLinear must be a sequence of {shape}."
     try:

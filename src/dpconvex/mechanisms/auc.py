@@ -49,7 +49,7 @@ _SMALL_CLIP, _LARGE_CLIP = 0.7, 1.3  # rows are clipped to this multiple of thei
 _AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs noise
 
 
-def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
+def _moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
     """Return the share of ``mu^2`` of each release, what it is, and how often."""
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
@@ -70,7 +70,7 @@ def calibrate_moments(bounds: PairwiseBounds, guarantee: Guarantee, parameters: 
         raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
     mu, terms = total_mu(guarantee, "Moments"), {}
     mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
-    for name, (share, query, releases) in _phases(bounds).items():
+    for name, (share, query, releases) in _moment_releases(bounds).items():
         share = mass if name == "mass" else share * (1 - mass)
         terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
     return Calibration(terms)

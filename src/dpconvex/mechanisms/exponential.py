@@ -47,7 +47,7 @@ _MOST_POINTS = 201  # along one axis
 _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
-def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
+def _grid_settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
     """Return radius, points per axis, whether to localise, and the shrinkage of the radius; raise on others."""
     if bounds.dimension > _MOST_DIMENSIONS:
         raise ValueError(
@@ -78,7 +78,7 @@ def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters
         raise ValueError(
             f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or another mechanism."
         )
-    _, _, localise, _ = _settings(bounds, parameters["grid"])
+    _, _, localise, _ = _grid_settings(bounds, parameters["grid"])
     if not localise:
         return Calibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
     half = guarantee.epsilon_bound / 2
@@ -91,7 +91,7 @@ def prove_exponential(certificate: Certificate) -> Proof:
     """Add what the draw costs to what the released centre costs."""
     bounds, stated = certificate.bounds, certificate.parameters
     certificate.check_bounds(LinearBounds)
-    _, _, localise, _ = _settings(bounds, stated["grid"])
+    _, _, localise, _ = _grid_settings(bounds, stated["grid"])
     draw = check_number("draw_epsilon", _OWNER, stated["draw_epsilon"], "a number above 0", 0, math.inf, low_open=True)
     relation, spent = bounds.neighbors.replace("_", "-"), draw
     if localise:
@@ -147,14 +147,14 @@ class ExponentialMechanism(PrivateMechanism):
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         grid = {"radius": self.radius, "points": self.points, "localise": self.localise, "shrinkage": self.shrinkage}
-        _settings(bounds, grid)
+        _grid_settings(bounds, grid)
         parameters.setdefault("grid", grid)
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the point that was drawn."""
         bounds = certificate.bounds
-        radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])
+        radius, points, localise, shrinkage = _grid_settings(bounds, certificate.parameters["grid"])
         centre, limit = np.zeros(bounds.dimension), radius
         if localise:
             centre = PerturbedMinimiser(objective, certificate, noise).release()

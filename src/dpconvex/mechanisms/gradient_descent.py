@@ -319,10 +319,10 @@ def plain_settings(
     if truncation is not None:
         truncation = check_number("truncation", _OWNER, truncation, positive, 0, math.inf, low_open=True)
     chosen["truncation"] = truncation
-    chosen["start"] = [0.0] * size if start is None else _numbers("start", start, (size,)).tolist()
+    chosen["start"] = [0.0] * size if start is None else _finite_array("start", start, (size,)).tolist()
     chosen["covariance"] = None
     if covariance is not None:
-        matrix = _numbers("covariance", covariance, (size, size))
+        matrix = _finite_array("covariance", covariance, (size, size))
         if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
             raise ValueError(
                 f"The 'covariance' parameter of {_OWNER} must be symmetric and positive definite. "
@@ -337,12 +337,12 @@ def plain_settings(
     if step_size is None:
         # Slopes turn by their range over a width of about 1 in mapped units; a row of norm B then bends by B^2.
         low, high = bounds.loss.slope_range
-        step_size = 1.0 / ((high - low) * max(1.0, (_longest(bounds, chosen) / math.sqrt(size)) ** 2))
+        step_size = 1.0 / ((high - low) * max(1.0, (_record_norm_bound(bounds, chosen) / math.sqrt(size)) ** 2))
     chosen["step_size"] = check_number("step_size", _OWNER, step_size, positive, 0, math.inf, low_open=True)
     return chosen
 
 
-def _numbers(name: str, given: object, shape: tuple[int, ...]) -> Array:
+def _finite_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
     """Return finite numbers of a shape as an array, or raise."""
     try:
         array = np.array(given, dtype=np.float64)
@@ -356,7 +356,7 @@ def _numbers(name: str, given: object, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _longest(bounds: LinearBounds, plain: Parameters) -> float:
+def _record_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
     """Return the bound on the norm of ``v_i``."""
     if plain["truncation"] is not None:
         return float(plain["truncation"])
@@ -368,7 +368,7 @@ def _check_finite(bounds: LinearBounds, steps: int, plain: Parameters, std: floa
     turn = 1.0
     if plain["covariance"] is not None:
         turn = 1.0 / float(np.linalg.eigvalsh(np.array(plain["covariance"]))[0])
-    longest = float(bounds.loss.lipschitz) * _longest(bounds, plain) * bounds.n_samples
+    longest = float(bounds.loss.lipschitz) * _record_norm_bound(bounds, plain) * bounds.n_samples
     longest = (longest + std * (math.sqrt(bounds.dimension) + 40)) / bounds.n_samples
     rate = plain["step_size"]
     if not (rate * bounds.alpha * turn <= 2 and steps * rate * math.sqrt(turn) * longest < 1e100):
@@ -384,7 +384,7 @@ def calibrate_plain(bounds: LinearBounds, guarantee: Guarantee, parameters: Para
     check_bounded_slope(bounds, _OWNER)
     settings, plain = parameters["gradient"], parameters["plain"]
     mu = total_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
-    query = Query("vector", float(bounds.loss.lipschitz) * _longest(bounds, plain), bounds.dimension)
+    query = Query("vector", float(bounds.loss.lipschitz) * _record_norm_bound(bounds, plain), bounds.dimension)
     steps = _PLAIN_STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
     term = query.term(bounds, mu, steps)
     _check_finite(bounds, steps, plain, term.scale)

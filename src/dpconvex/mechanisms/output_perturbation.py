@@ -54,7 +54,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         )
 
 
-def _stopping(bounds: Bounds, gap: float | None) -> tuple[float, float]:
+def _stopping_tolerance(bounds: Bounds, gap: float | None) -> tuple[float, float]:
     """Return the tolerance on the gradient's norm and the sensitivity it leaves, from public facts."""
     if gap is not None:
         gap = _check_gap(bounds, gap)
@@ -121,7 +121,7 @@ def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameter
     the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
     check_strongly_convex(bounds)
-    tolerance, sensitivity = _stopping(bounds, parameters.get(GAP))
+    tolerance, sensitivity = _stopping_tolerance(bounds, parameters.get(GAP))
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
     if is_pure(guarantee):
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems

@@ -211,7 +211,9 @@ def _phase_sensitivity(
     return local.minimiser_sensitivity(tolerance), tolerance
 
 
-def _calibrate(kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def _calibrate_phases(
+    kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
     """Derive the noise of all phases, each of which may spend the whole budget."""
     owner, settings = kind.__name__, parameters[kind.name]
     _check_bounds(bounds, kind)
@@ -225,7 +227,7 @@ def _calibrate(kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, p
     return Calibration(noise, max(term.tolerance for term in noise.values()))
 
 
-def _prove(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
+def _prove_phases(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
     """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems."""
     bounds, settings, owner = certificate.bounds, certificate.parameters[kind.name], kind.__name__
     certificate.check_bounds(LinearBounds, several=True)
@@ -257,14 +259,14 @@ def _prove(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
 @calibrates("phased-erm")
 def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase from the sensitivity of its certified minimiser."""
-    return _calibrate(PhasedERM, bounds, guarantee, parameters)
+    return _calibrate_phases(PhasedERM, bounds, guarantee, parameters)
 
 
 @proves("phased-erm")
 def prove_phased_erm(certificate: Certificate) -> Proof:
     """Compose the phases, each with the sensitivity of a minimiser of its stated tolerance."""
     certificate.check_tolerance()
-    proven = _prove(PhasedERM, certificate)
+    proven = _prove_phases(PhasedERM, certificate)
     law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
     relation = certificate.bounds.relation.replace("_", "-")
     return Proof(proven, f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms")
@@ -273,12 +275,12 @@ def prove_phased_erm(certificate: Certificate) -> Proof:
 @calibrates("phased-sgd")
 def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase from the stability of one pass of gradient steps."""
-    return _calibrate(PhasedSGD, bounds, guarantee, parameters)
+    return _calibrate_phases(PhasedSGD, bounds, guarantee, parameters)
 
 
 @proves("phased-sgd")
 def prove_phased_sgd(certificate: Certificate) -> Proof:
     """Compose the phases, each with the sensitivity of one contractive pass."""
-    proven = _prove(PhasedSGD, certificate)
+    proven = _prove_phases(PhasedSGD, certificate)
     law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
     return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")

@@ -139,9 +139,9 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     if not hasattr(estimator, "certificate_"):
         raise ModelFileError(f"This {name} is not fitted: there is nothing to save. Call fit first.")
     try:
-        content = _content(estimator.estimator_ if intervals else estimator, schema)
+        content = _model_content(estimator.estimator_ if intervals else estimator, schema)
         if intervals:
-            own: Any = _plain(import_module(_INTERVALS_BY).content_of(estimator))
+            own: Any = _plain_data(import_module(_INTERVALS_BY).content_of(estimator))
             content = {"format": INTERVALS, "version": __version__, **own, "model": content}
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -150,7 +150,7 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
         ) from error
 
 
-def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
+def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
     """Return what a model's file holds, as plain data."""
     parameters: dict[str, object] = {}
     omitted: list[str] = []
@@ -160,7 +160,7 @@ def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
         try:
             # Labels may be numbers, which are no keys of JSON.
             pairs = key == "class_weight" and isinstance(value, Mapping)
-            plain = _plain(list(map(list, value.items())) if pairs else value)
+            plain = _plain_data(list(map(list, value.items())) if pairs else value)
             json.dumps(plain, allow_nan=False)
             parameters[key] = plain
         except (TypeError, ValueError):
@@ -174,26 +174,26 @@ def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
         "omitted": omitted,
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
-        "product_names": _plain(getattr(estimator, "product_names_", None)),
+        "product_names": _plain_data(getattr(estimator, "product_names_", None)),
         "columns": None if schema is None else schema_to_dict(schema),
-        "coef": _plain(np.asarray(estimator.coef_)),
-        "intercept": _plain(np.asarray(estimator.intercept_)),
-        "classes": _plain(getattr(estimator, "classes_", None)),
-        "released": _plain(estimator.released_),
+        "coef": _plain_data(np.asarray(estimator.coef_)),
+        "intercept": _plain_data(np.asarray(estimator.intercept_)),
+        "classes": _plain_data(getattr(estimator, "classes_", None)),
+        "released": _plain_data(estimator.released_),
         "certificate": json.loads(estimator.certificate_.to_json()),
     }
 
 
-def _plain(value: object) -> object:
+def _plain_data(value: object) -> object:
     """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
     if hasattr(value, "to_numpy"):  # a series of a dataframe
         value = value.to_numpy()
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, range)):
-        return [_plain(item) for item in value]
+        return [_plain_data(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     described = describe(value)
@@ -315,14 +315,14 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _require(holds: object, sentence: str) -> None:
+def _require_of_model_file(holds: object, sentence: str) -> None:
     """Raise unless a condition holds; the sentence says what the file's part must be."""
     if not holds:
         raise ModelFileError(f"The model file's {sentence}.")
 
 
 @contextmanager
-def _refusing(sentence: str) -> Iterator[None]:
+def _refusing_model_file(sentence: str) -> Iterator[None]:
     """Turn errors of values that a stranger wrote into one sentence about the file."""
     try:
         yield
@@ -337,11 +337,11 @@ def parse_model(data: Content) -> ModelFile:
     # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
     with np.errstate(all="ignore"):
         if data.get("format") != INTERVALS:
-            return _parse(data)
+            return _parse_model(data)
         inner = data.get("model")
         if not isinstance(inner, dict):
             raise ModelFileError("A file of intervals must hold the 'model' that they are around.")
-        model = _parse(inner)
+        model = _parse_model(inner)
         return ModelFile(import_module(_INTERVALS_BY).rebuild_intervals(data, model.estimator), model.schema)
 
 
@@ -353,14 +353,14 @@ def parse_certificate(data: Content) -> Certificate:
     return certificate
 
 
-def _parse(data: Content) -> ModelFile:
+def _parse_model(data: Content) -> ModelFile:
     if data.get("format") == FORMAT and set(data) != set(_FIELDS):
         wrong = sorted(set(data) ^ set(_FIELDS))[:10]
         raise ModelFileError(f"A model file must have the fields {sorted(_FIELDS)}. Check {wrong}.")
     for name, (allows, allowed) in _FIELDS.items():
-        _require(allows(data.get(name)), f"'{name}' must be {allowed}")
+        _require_of_model_file(allows(data.get(name)), f"'{name}' must be {allowed}")
     # The size of everything that follows is that of numbers which stand in the file.
-    coef, intercept = _coefficients(data)
+    coef, intercept = _read_coefficients(data)
     try:
         certificate = parse_certificate(data["certificate"])
     except CertificateError as error:
@@ -368,7 +368,9 @@ def _parse(data: Content) -> ModelFile:
     model = _rebuild_estimator(data)
     _check_certificate(model, certificate, data)
     classes, names, products = data["classes"], data["feature_names"], data["product_names"]
-    _require((classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there")
+    _require_of_model_file(
+        (classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there"
+    )
     if classes is not None:
         _check_classes(cast(Classifier, model), certificate, classes)
         cast(Classifier, model).classes_ = np.array(classes)
@@ -384,13 +386,13 @@ def _parse(data: Content) -> ModelFile:
     model.certificate_ = certificate
     if data["columns"] is None:
         return ModelFile(model)
-    with _refusing("'columns' are malformed"):
+    with _refusing_model_file("'columns' are malformed"):
         model.schema_ = parse_schema(data["columns"])
-    _require(model.schema_.names == names, "'columns' do not lead to its 'feature_names'")
+    _require_of_model_file(model.schema_.names == names, "'columns' do not lead to its 'feature_names'")
     return ModelFile(model, model.schema_)
 
 
-def _coefficients(data: Content) -> tuple[Array, Array]:
+def _read_coefficients(data: Content) -> tuple[Array, Array]:
     """Return coefficients and intercept in the shape that the numbers of columns, classes and levels imply."""
     width, classes, names, products = (
         data[name] for name in ("n_features", "classes", "feature_names", "product_names")
@@ -402,10 +404,10 @@ def _coefficients(data: Content) -> tuple[Array, Array]:
         rows = len(levels)
     coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
     shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
-    _require((coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'")
-    _require(names is None or len(names) == width, "'feature_names' do not match 'n_features'")
+    _require_of_model_file((coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'")
+    _require_of_model_file(names is None or len(names) == width, "'feature_names' do not match 'n_features'")
     table = data["estimator"] == "DPNewsvendor" and intercept.shape == (len(products or ()),)
-    _require(products is None or table, "'product_names' do not match its products")
+    _require_of_model_file(products is None or table, "'product_names' do not match its products")
     return coef, intercept
 
 
@@ -414,10 +416,10 @@ def _finite_array(name: str, value: object) -> Array:
     plain = [value]
     while plain and all(isinstance(item, list) for item in plain):
         plain = [inner for item in plain if isinstance(item, list) for inner in item]
-    _require(all(type(item) in (int, float) for item in plain), f"'{name}' must hold numbers")
-    with _refusing(f"'{name}' must be an array of numbers"):
+    _require_of_model_file(all(type(item) in (int, float) for item in plain), f"'{name}' must hold numbers")
+    with _refusing_model_file(f"'{name}' must be an array of numbers"):
         array = np.array(cast(ArrayLike, value), dtype=np.float64)
-    _require(np.isfinite(array).all(), f"'{name}' must hold finite numbers")
+    _require_of_model_file(np.isfinite(array).all(), f"'{name}' must hold finite numbers")
     return array
 
 
@@ -427,11 +429,11 @@ def _rebuild_estimator(data: Content) -> Fitted:
     kind = _estimator_named(owner)
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     named = set(parameters) | set(omitted) == allowed and not set(parameters) & set(omitted)
-    _require(named, f"'parameters' and 'omitted' must name the parameters of {owner}, each once")
+    _require_of_model_file(named, f"'parameters' and 'omitted' must name the parameters of {owner}, each once")
     bounds = parameters.get("feature_bounds")
     by_name = not isinstance(bounds, dict) or list(bounds) == data["feature_names"]
-    _require(by_name, "'feature_bounds' do not name its 'feature_names'")
-    with _refusing("'parameters' are malformed"):
+    _require_of_model_file(by_name, "'feature_bounds' do not name its 'feature_names'")
+    with _refusing_model_file("'parameters' are malformed"):
         # Bounds may be an object by name of column; another object describes a loss or kernel.
         values = {
             name: rebuild(value) if isinstance(value, dict) and name != "feature_bounds" else value
@@ -440,7 +442,7 @@ def _rebuild_estimator(data: Content) -> Fitted:
         if isinstance(values.get("class_weight"), list):
             values["class_weight"] = {label: weight for label, weight in parameters["class_weight"]}
             unique = len(values["class_weight"]) == len(parameters["class_weight"])
-            _require(unique, "'class_weight' must name each label once")
+            _require_of_model_file(unique, "'class_weight' must name each label once")
         # Settings that a fit refuses, although the certificate may have no use for them.
         for name in ("alpha", "bandwidth"):
             if values.get(name) is not None:
@@ -448,7 +450,9 @@ def _rebuild_estimator(data: Content) -> Fitted:
         if "kernel" in values:
             resolve_kernel(values["kernel"], owner)
         for name in ("fit_intercept", "inference", "label_private"):
-            _require(isinstance(values.get(name, True), bool), f"parameter '{name}' must be true or false")
+            _require_of_model_file(
+                isinstance(values.get(name, True), bool), f"parameter '{name}' must be true or false"
+            )
         return kind(**values)
 
 
@@ -458,9 +462,9 @@ def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -
     What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
     as stated, whatever this version would choose.
     """
-    with _refusing("'parameters' do not allow a private fit"):
+    with _refusing_model_file("'parameters' do not allow a private fit"):
         pairs = _stated_facts(model, certificate, data)
-        wrong = sorted(name for name, (found, value) in pairs.items() if not _same(found, value))
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_value(found, value))
     if wrong:
         raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
 
@@ -508,11 +512,11 @@ def _stated_facts(model: Fitted, certificate: Certificate, data: Content) -> dic
     return pairs
 
 
-def _same(found: object, expected: object) -> bool:
+def _same_value(found: object, expected: object) -> bool:
     """Compare numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, (list, tuple)):
         sequences = isinstance(found, (list, tuple)) and len(found) == len(expected)
-        return sequences and all(map(_same, cast(list[object], found), expected))
+        return sequences and all(map(_same_value, cast(list[object], found), expected))
     if isinstance(expected, float) and not isinstance(found, bool):
         return isinstance(found, (int, float)) and math.isclose(found, expected, rel_tol=1e-9)
     return bool(found == expected)
@@ -523,40 +527,44 @@ def _check_released(released: dict[str, Any], certificate: Certificate, shape: t
     records = released.get("problems", [released])
     listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
     complete = listed and ("problems" not in released or len(records) == shape[0])
-    _require(complete, "'released' must have a record of each problem")
+    _require_of_model_file(complete, "'released' must have a record of each problem")
     if "problems" in released:
         records = [{name: value for name, value in released.items() if name != "problems"}, *records]
     for record in records:
         for name, value in record.items():
             # Numbers only: words of a stranger would stand in a report as if they had been released.
-            _require(re.fullmatch("[a-z_]{1,40}", name), "'released' must have names of small letters")
+            _require_of_model_file(re.fullmatch("[a-z_]{1,40}", name), "'released' must have names of small letters")
             number = _finite_array(name, value).ndim == 0
-            _require(number or name != "kept_share", "'kept_share' must be a number")
+            _require_of_model_file(number or name != "kept_share", "'kept_share' must be a number")
         if "covariance" not in record:
             continue
         paid = certificate.parameters.get("inference") is True
-        _require(paid, "'covariance' is not covered by its certificate, which is without inference")
+        _require_of_model_file(paid, "'covariance' is not covered by its certificate, which is without inference")
         found = _finite_array("covariance", record["covariance"])
         square = found.shape == (shape[1] + 1,) * 2
         symmetric = square and np.allclose(found, found.T, atol=1e-9 * np.abs(found).max())
-        _require(symmetric, "'covariance' must be a symmetric matrix of the coefficients and the intercept")
-        _require((np.diag(found) >= 0).all(), "'covariance' must have no variance below 0")
+        _require_of_model_file(
+            symmetric, "'covariance' must be a symmetric matrix of the coefficients and the intercept"
+        )
+        _require_of_model_file((np.diag(found) >= 0).all(), "'covariance' must have no variance below 0")
 
 
 def _check_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
     """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
     owner = type(model).__name__
-    _require(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
-    with _refusing("'classes' must be different plain labels"):
+    _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
+    with _refusing_model_file("'classes' must be different plain labels"):
         found = declared_classes(classes, owner)
     # Numbers beyond 64 bits are of another kind.
-    _require(found is not None and found.dtype.kind in "biufU", "'classes' must be labels that an array holds")
-    _require(classes == sorted(classes), "'classes' must be sorted")
+    _require_of_model_file(
+        found is not None and found.dtype.kind in "biufU", "'classes' must be labels that an array holds"
+    )
+    _require_of_model_file(classes == sorted(classes), "'classes' must be sorted")
     as_many = len(classes) == certificate.parameters.get("n_classes")
-    _require(as_many, "'classes' are not as many as its certificate says")
-    with _refusing("parameter 'classes' is malformed"):
+    _require_of_model_file(as_many, "'classes' are not as many as its certificate says")
+    with _refusing_model_file("parameter 'classes' is malformed"):
         declared = declared_classes(model.classes, owner)
-    with _refusing("parameter 'class_weight' is none that a fit takes"):
+    with _refusing_model_file("parameter 'class_weight' is none that a fit takes"):
         check_class_weight(getattr(model, "class_weight", None), classes, owner)
     same = declared is None or declared.tolist() == classes
-    _require(same, "'classes' differ from its parameter 'classes'")
+    _require_of_model_file(same, "'classes' differ from its parameter 'classes'")

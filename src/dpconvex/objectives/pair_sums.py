@@ -44,7 +44,7 @@ def pair_sum_additions(count: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def _basis() -> tuple[Array, Array]:
+def _interpolation_basis() -> tuple[Array, Array]:
     """Return the nodes in ``[0, 1]`` and the matrix that turns moments into node weights."""
     angles = np.pi * (np.arange(NODES) + 0.5) / NODES
     transform = 2 / NODES * np.cos(np.outer(np.arange(NODES), angles))
@@ -53,9 +53,9 @@ def _basis() -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=4)
-def _blocks(kind: str) -> Array:
+def _kernel_between_cells(kind: str) -> Array:
     """Return the kernel between nodes of cells at distance ``-REACH .. REACH``."""
-    nodes, _ = _basis()
+    nodes, _ = _interpolation_basis()
     t = np.arange(-REACH, REACH + 1)[:, None, None] + nodes[None, :, None] - nodes[None, None, :]
     if kind == "value":
         # log1p keeps the relative accuracy of the far exponential.
@@ -133,10 +133,10 @@ class CellMoments:
             return cell_coefficients(floors, self.floors, self.moments, kind)
         # The same of negative scores, whose right interval ends count as inside.
         targets, sources = (-1 - ends[::-1] for ends in (floors, self.floors))
-        return _turned(cell_coefficients(targets, sources, _turned(self.moments), kind))
+        return _reverse_moments(cell_coefficients(targets, sources, _reverse_moments(self.moments), kind))
 
 
-def _turned(table: Array) -> Array:
+def _reverse_moments(table: Array) -> Array:
     """Return moments or coefficients for ``-x`` in the opposite order of intervals."""
     signs = np.where(np.arange(NODES) % 2, -1.0, 1.0)
     return np.ascontiguousarray(table[::-1] * signs)
@@ -184,8 +184,8 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
     """
     from dpconvex.objectives.compiled_pair_sums import near_pair_values, pair_exponential_sums
 
-    nodes, transform = _basis()
-    values = near_pair_values(moments @ transform, sources, targets, _blocks(kind))
+    nodes, transform = _interpolation_basis()
+    values = near_pair_values(moments @ transform, sources, targets, _kernel_between_cells(kind))
     coefficients = np.ascontiguousarray(values @ transform.T)
     # Sources far above: exp(s - t), a product of two exponentials of local coordinates.
     masses = moments @ (transform @ np.exp(-nodes))
@@ -230,8 +230,8 @@ def logistic_cross(
 
     limit = _LARGEST_FLOOR / 4
     first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
-    _, transform = _basis()
-    blocks = _blocks("curvature")
+    _, transform = _interpolation_basis()
+    blocks = _kernel_between_cells("curvature")
 
     def at_targets(near: _Cells, far: _Cells) -> Array:
         values = near_pair_values(far.moments() @ transform, far.floors, near.floors, blocks)
@@ -274,9 +274,9 @@ def piecewise_quadratic_sums(
     ordered = np.sort(sign * sources)
     centre = float(np.median(ordered))
     shifted = (ordered - centre).astype(np.longdouble)
-    first = _running(shifted)
+    first = _centred_running_sums(shifted)
     shifted *= shifted
-    second = _running(shifted)
+    second = _centred_running_sums(shifted)
     del shifted
 
     out = np.empty(targets.size)
@@ -303,18 +303,18 @@ def piecewise_quadratic_sums(
     return out
 
 
-def _running(terms: Long) -> Long:
+def _centred_running_sums(terms: Long) -> Long:
     """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
     middle = terms.size // 2
     out = np.empty(terms.size + 1, dtype=np.longdouble)
     out[middle] = 0.0
-    _accumulate(terms[middle:], out[middle + 1 :])
-    _accumulate(terms[:middle][::-1], out[:middle][::-1])
+    _blocked_running_sums(terms[middle:], out[middle + 1 :])
+    _blocked_running_sums(terms[:middle][::-1], out[:middle][::-1])
     np.negative(out[:middle], out=out[:middle])
     return out
 
 
-def _accumulate(terms: Long, out: Long) -> None:
+def _blocked_running_sums(terms: Long, out: Long) -> None:
     """Fill in running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
     before = np.longdouble(0.0)
     for start in range(0, terms.size, _FLUSH):

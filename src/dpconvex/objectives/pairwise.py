@@ -396,7 +396,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
-        changed = _compose(self._changes)
+        changed = _compose_row_changes(self._changes)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             there = y != 0  # ignored rows belong to no class
@@ -412,7 +412,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _numbers(self, function: RowChange) -> Iterator[Sums]:
         """Yield one number per row of both classes, partition after partition."""
-        number = _compose((*self._changes, function))
+        number = _compose_row_changes((*self._changes, function))
 
         def by_class(rows: MemoryRows) -> tuple[Array, Array]:
             numbers = rows.reweighted(lambda block, w: number(block)).weights
@@ -434,7 +434,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             for side in range(2):
                 first, last = np.searchsorted(chosen[side], (start[side], stop[side]))
                 local.append(chosen[side][first:last] - start[side])
-            calls.append(_take_of_classes(_compose(self._changes), local[0], local[1]))
+            calls.append(_take_of_classes(_compose_row_changes(self._changes), local[0], local[1]))
         parts = list(self.rows.each(calls))
         return self._of_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
@@ -453,7 +453,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         if self.loss.piecewise_quadratic is not None:
             return None
         if self._last is None or not np.array_equal(self._last[0], w):
-            changed = _compose(self._changes)
+            changed = _compose_row_changes(self._changes)
 
             def collect(block: Array, y: Array, _: Array) -> tuple[CellMoments, CellMoments]:
                 scores = changed(block) @ w
@@ -475,7 +475,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _data_gradient(self, w: Array) -> Array:
         cells = self._cells(w)
-        changed = _compose(self._changes)
+        changed = _compose_row_changes(self._changes)
         if cells is not None:
             ahead, behind = cells
             if not (ahead.floors.size and behind.floors.size):
@@ -519,7 +519,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 # Functions that engines may send to other machines: they hold what they need and not the objective.
 
 
-def _compose(changes: tuple[RowChange, ...]) -> RowChange:
+def _compose_row_changes(changes: tuple[RowChange, ...]) -> RowChange:
     """Return all changes of rows, one after the other."""
 
     def changed(block: Array) -> Array:

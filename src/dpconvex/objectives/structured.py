@@ -93,10 +93,10 @@ def spectral_norms(matrices: npt.ArrayLike) -> Array:
     stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
     starts = range(0, max(1, len(stack)), _BLOCK)
-    return np.concatenate([_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
+    return np.concatenate([_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
 
 
-def _norms(stack: Array) -> Array:
+def _operator_norms(stack: Array) -> Array:
     """Return roots of the largest eigenvalues of Gram matrices, scaled so that squares neither overflow nor vanish."""
     largest = np.abs(stack).max(axis=(1, 2))
     unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
@@ -233,7 +233,7 @@ class StructuredRecords:
         """``Y - A theta``, shape (n, m)."""
         found = np.empty_like(self.targets)
         for part, rows, targets, _ in self.blocks():
-            found[part] = _residuals(rows, targets, theta)
+            found[part] = _stacked_residuals(rows, targets, theta)
         return found
 
     def combine(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
@@ -241,7 +241,7 @@ class StructuredRecords:
 
         def parts() -> Iterator[tuple[Array]]:
             for _, rows, targets, level in self.blocks():
-                u = _residuals(rows, targets, theta)
+                u = _stacked_residuals(rows, targets, theta)
                 yield (slopes(u, level).reshape(-1) @ rows,)
 
         return np.asarray(accumulate(parts())[0]) if self.n_rows else np.zeros(self.dim)
@@ -252,7 +252,7 @@ class StructuredRecords:
         return min(n_rows, _BLOCK) * outputs + sum_depth(-(-n_rows // _BLOCK))
 
 
-def _residuals(rows: Array, targets: Array, theta: Array) -> Array:
+def _stacked_residuals(rows: Array, targets: Array, theta: Array) -> Array:
     """``Y - A theta`` of records whose rows stand below each other."""
     # Row by row: a kinked slope must not jump because there is another record.
     return np.asarray(targets - row_margins(rows, theta).reshape(targets.shape))
@@ -369,7 +369,7 @@ class StructuredObjective(LinearTermObjective):
         """F(theta)."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.own_loss
         parts = (
-            (loss.value(_residuals(rows, targets, theta), level).sum(),)
+            (loss.value(_stacked_residuals(rows, targets, theta), level).sum(),)
             for _, rows, targets, level in self.records.blocks()
         )
         total = float(accumulate(parts)[0]) if self.n_rows else 0.0
@@ -416,7 +416,7 @@ class StructuredObjective(LinearTermObjective):
         hessian = np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
         for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
             if seen is None:
-                u = _residuals(rows, targets, theta)
+                u = _stacked_residuals(rows, targets, theta)
                 bends = loss.hessian(u, level)
             else:
                 bends = seen[number]

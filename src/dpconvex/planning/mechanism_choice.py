@@ -92,7 +92,9 @@ class Choice:
 Chooser = Callable[[Any, Request[Any]], Choice]
 
 
-def _choose(mechanism: object, request: Request[AnyBounds], choosers: Mapping[str, Chooser], owner: str) -> Choice:
+def _choose_mechanism(
+    mechanism: object, request: Request[AnyBounds], choosers: Mapping[str, Chooser], owner: str
+) -> Choice:
     """Return the choice for the mechanism that was named, or for ``"auto"``; raises what the first candidate raised."""
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
@@ -130,15 +132,15 @@ def choose_quantile_mechanism(mechanism: object, request: Request[LinearBounds],
                 f"The 'mechanism' parameter of {owner} must be 'auto' or 'gradient' for several quantiles in one fit. "
                 f"Got {mechanism!r} instead. Fit one quantile at a time, each with its part of the budget."
             )
-    return _choose(mechanism, request, _QUANTILE_CHOOSERS, owner)
+    return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 
 def choose_classifier_mechanism(mechanism: object, request: Request[LinearBounds], owner: str) -> Choice:
     """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
-    return _choose(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
+    return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
-def _pinball(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
+def _choose_for_pinball(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
     loss, kernel = request.bounds.loss, request.kernel
     assert isinstance(loss, Pinball)
     assert kernel is not None
@@ -146,7 +148,7 @@ def _pinball(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
 
 
 def _quantile_objective(mechanism: ObjectivePerturbation, request: Request[LinearBounds]) -> Choice:
-    loss, kernel = _pinball(request)
+    loss, kernel = _choose_for_pinball(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
     if alpha is None or bandwidth is None:
@@ -158,14 +160,14 @@ def _quantile_objective(mechanism: ObjectivePerturbation, request: Request[Linea
 
 
 def _quantile_output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Choice:
-    plain, kernel = _pinball(request)
+    plain, kernel = _choose_for_pinball(request)
     chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
     return Choice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
 
 
-def _descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
+def _choose_descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
     """Return the choice of a noisy descent, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
@@ -178,7 +180,7 @@ def _descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) ->
 
 def _quantile_stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
-    loss, kernel = _pinball(request)
+    loss, kernel = _choose_for_pinball(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
         # The rate of batches of a fixed size would tell the private number of rows.
@@ -191,7 +193,7 @@ def _quantile_stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) ->
 
 def _quantile_phased(mechanism: PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
-    loss, kernel = _pinball(request)
+    loss, kernel = _choose_for_pinball(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     bandwidth = request.bandwidth
     if bandwidth is None and isinstance(mechanism, PhasedSGD):
@@ -220,7 +222,7 @@ def _classifier_minimiser(
 
 
 def _classifier_descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
-    chosen = _descent(mechanism, request)
+    chosen = _choose_descent(mechanism, request)
     return replace(chosen, parameters={"problems": request.problems, **chosen.parameters})
 
 
@@ -233,7 +235,7 @@ def _classifier_stochastic(mechanism: NoisySGD | PhasedERM | PhasedSGD, request:
 _QUANTILE_CHOOSERS: dict[str, Chooser] = {
     "objective": _quantile_objective,
     "output": _quantile_output,
-    "gradient": _descent,
+    "gradient": _choose_descent,
     "sgd": _quantile_stochastic,
     "phased-erm": _quantile_phased,
     "phased-sgd": _quantile_phased,

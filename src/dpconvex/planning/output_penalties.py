@@ -29,7 +29,7 @@ _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderat
 Penalised = TypeVar("Penalised", TiltedBounds, WorstShareBounds, RobustBounds)
 
 
-def only_output(mechanism: object, owner: str) -> OutputPerturbation:
+def only_output_perturbation(mechanism: object, owner: str) -> OutputPerturbation:
     """Return the output perturbation that ``mechanism`` stands for, or raise."""
     if isinstance(mechanism, OutputPerturbation):
         return mechanism

@@ -56,7 +56,7 @@ def _loss_height(loss: VectorLoss) -> float:
     return float((value - loss.value(origin))[0])
 
 
-def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
+def _direction_moments(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
     """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
     d, m = bounds.n_features, bounds.loss.outputs
     usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
@@ -82,7 +82,7 @@ def _mean_excess(
     for _ in range(12):
         stiffness = height / np.sqrt(base + error)
         error = np.zeros_like(error)
-        for v, square, count in _directions(bounds):
+        for v, square, count in _direction_moments(bounds):
             moved = (penalties**2 * square + noise**2) / (v * stiffness + penalties) ** 2
             error = error + count * v * (moved + release**2)
     return mean_excess(np.sqrt(1 + error / _SCALES**2) - 1)
@@ -228,7 +228,7 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
     unit = bounds.operator_norm
     mu = total_mu(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
-    directions, height = _directions(bounds), _loss_height(bounds.loss)
+    directions, height = _direction_moments(bounds), _loss_height(bounds.loss)
     first = steps - max(1, round(AVERAGED * steps))
     rates = _RATES[:, None]
     start = sum(count * v * square for v, square, count in directions)

@@ -1,10 +1,8 @@
 r"""Certificates: privacy claims that anybody can check from what they state.
 
-A certificate states the public facts (:class:`Bounds`), the mechanism with its public parameters, and every release:
-the law and scale of its noise and the sensitivity of what the noise was added to (:class:`NoiseTerm`).
-:meth:`Certificate.verify` computes these sensitivities again from the facts, composes the stated noise and asks whether
-the guarantee follows. It never plans again, so a certificate stays good when later versions choose other noise. It
-proves consistency, not origin: it is not a signature.
+:meth:`Certificate.verify` computes the sensitivity of every release again from the public facts, composes the stated
+noise and asks whether the guarantee follows. It never plans again, so a certificate stays good when later versions
+choose other noise. It proves consistency, not origin: it is not a signature.
 
 Each mechanism registers two rules: :func:`calibrates` derives noise from public facts, :func:`proves` says which
 guarantee stated noise gives.
@@ -51,6 +49,12 @@ class CertificateError(ValueError):
     """A certificate is malformed, or its guarantee does not follow from what it states."""
 
 
+def require(holds: object, sentence: str) -> None:
+    """Raise a CertificateError unless a condition holds; the sentence says what is wrong otherwise."""
+    if not holds:
+        raise CertificateError(sentence)
+
+
 @contextmanager
 def refusing_malformed(sentence: str) -> Iterator[None]:
     """Turn errors of values that a stranger wrote into a CertificateError."""
@@ -74,32 +78,6 @@ class LargeDeltaWarning(PrivacyWarning):
 class NoiseTerm(Mapping[str, Any]):
     """Noise that was added ``releases`` times to vectors of one kind.
 
-    Parameters
-    ----------
-    distribution : {"gaussian", "l2-laplace"}
-        Normal in every coordinate, or of density proportional to ``exp(-||b|| / scale)``.
-    scale : float
-        Standard deviation per coordinate, or scale of the l2-Laplace distribution.
-    sensitivity : float
-        l2 sensitivity: largest distance of the vectors of two neighbouring data sets, before rounding to the grid.
-    dimension : int
-        Numbers per vector.
-    added_to : {"sum", "mean", "count", "coefficients"}
-        What the vector is.
-    releases : int, default=1
-        How many such vectors are released, in each of the problems solved on the same rows.
-    tolerance : float, default=0
-        Certified gradient norm of a minimiser that is released; the sensitivity pays for it.
-    grid : float, optional
-        Power of two to whose multiples vector and noise are rounded; by default that of the scale, 0 for noise in
-        floating point.
-    query : str, default=""
-        Kind of a released sum, as :class:`dpconvex.core.queries.Query` lists them; empty for other releases.
-    record_bound : float, default=0
-        Bound on what one record adds to a released sum.
-
-    Notes
-    -----
     Reads like a mapping as well; ``term["std"]`` is the scale of a Gaussian term.
 
     Examples
@@ -109,16 +87,16 @@ class NoiseTerm(Mapping[str, Any]):
     0.5
     """
 
-    distribution: str
-    scale: float
-    sensitivity: float
-    dimension: int
-    added_to: str
-    releases: int = 1
-    tolerance: float = 0.0
-    grid: float | None = None
-    query: str = ""
-    record_bound: float = 0.0
+    distribution: str  # "gaussian", or "l2-laplace" of density proportional to exp(-||b|| / scale)
+    scale: float  # standard deviation per coordinate, or scale of the l2-Laplace distribution
+    sensitivity: float  # largest l2 distance of the vectors of two neighbouring data sets, before rounding to the grid
+    dimension: int  # numbers per vector
+    added_to: str  # what the vector is, one of ADDED_TO
+    releases: int = 1  # how many such vectors are released, in each of the problems solved on the same rows
+    tolerance: float = 0.0  # certified gradient norm of a minimiser that is released; the sensitivity pays for it
+    grid: float | None = None  # power of two to whose multiples all is rounded: by default the scale's; 0 for floats
+    query: str = ""  # kind of a released sum, as dpconvex.core.queries.Query lists them; empty for other releases
+    record_bound: float = 0.0  # bound on what one record adds to a released sum
 
     def __post_init__(self) -> None:
         if self.grid is None:
@@ -235,19 +213,15 @@ _PROVERS: dict[str, Prover] = {}
 
 def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
     """Register the function that derives noise from public facts for the mechanism of this name."""
-    return _register(_CALIBRATORS, mechanism)
+    return _register_rule(_CALIBRATORS, mechanism)
 
 
 def proves(mechanism: str) -> Callable[[Prover], Prover]:
-    """Register the function that says what the stated releases of a mechanism give together.
-
-    It computes the sensitivity of every release again from the certificate's facts and parameters, checks them by
-    :meth:`Certificate.term`, and returns the guarantee that the stated noise proves.
-    """
-    return _register(_PROVERS, mechanism)
+    """Register the function that checks the stated releases of a mechanism and says what they give together."""
+    return _register_rule(_PROVERS, mechanism)
 
 
-def _register(rules: dict[str, Rule], mechanism: str) -> Callable[[Rule], Rule]:
+def _register_rule(rules: dict[str, Rule], mechanism: str) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         rules[mechanism] = function
         return function
@@ -257,10 +231,10 @@ def _register(rules: dict[str, Rule], mechanism: str) -> Callable[[Rule], Rule]:
 
 def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+    return _find_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
 
-def _registered(rules: dict[str, Rule], mechanism: object) -> Rule:
+def _find_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
     """Return the rule of a mechanism, after loading the module that registers it."""
     modules = import_module(_MECHANISMS).RULES
     if isinstance(mechanism, str) and mechanism in modules:
@@ -307,29 +281,21 @@ class Certificate(Promise):
 
     Attributes
     ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        What is promised.
-    neighbors : str
-        Neighbouring relation the promise is about.
+    guarantee, neighbors : PureDP, ApproxDP or GaussianDP, and str
+        What is promised, and the neighbouring relation that it is about.
     mechanism, theorem : str
         How it is kept, and why.
-    bounds : Bounds
-        Public facts.
+    bounds, parameters : Bounds, and dict
+        Public facts; the mechanism's public parameters, and assumptions worth stating.
     noise : dict of str to NoiseTerm
         Every kind of release, with its noise and sensitivity.
-    parameters : dict
-        The mechanism's public parameters, and assumptions worth stating.
     solver_tolerance : float
         Tolerance that the solver must certify; 0 where nothing is solved.
-    sampler : str
-        ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
-    unit : str
-        Whom the promise is made to: ``"one record"``, ``"one person"`` whose rows have weight 1 together, or ``"one
-        person, at most k rows"``.
-    revision : int
-        Version of the rules that the certificate was written by.
-    digest : str
-        Hash of all other fields: notices an edit of a field that no noise depends on.
+    sampler, unit : str
+        ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``; and whom the promise is made to: ``"one
+        record"``, ``"one person"`` whose rows have weight 1 together, or ``"one person, at most k rows"``.
+    revision, digest : int, str
+        Version of the rules, and hash of all other fields: notices an edit of one that no noise depends on.
     """
 
     guarantee: Guarantee
@@ -375,10 +341,7 @@ class Certificate(Promise):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Concerns that follow from the stated facts: a delta above 1/n, columns without bounds.
-
-        Derived, so nobody can take them out of a certificate.
-        """
+        """Concerns that follow from the stated facts, so that nobody can take them out of a certificate."""
         return tuple(text for text in (unbounded_columns(self), large_delta(self)) if text)
 
     @property
@@ -386,11 +349,11 @@ class Certificate(Promise):
         """Number of runs of the mechanism on the same rows: one, or one per class of more than two."""
         count = self.parameters.get("problems", 1)
         classes = self.parameters.get("n_classes", 2)
-        if type(count) is not int or type(classes) is not int or classes < 2:
-            raise CertificateError("The certificate's numbers of problems and classes must be integers.")
-        if count != (1 if classes == 2 else classes):
-            raise CertificateError(f"The certificate's {count} problems are not those of {classes} classes.")
-        return count
+        whole = type(count) is int and type(classes) is int and classes >= 2
+        require(whole, "The certificate's numbers of problems and classes must be integers.")
+        expected = 1 if classes == 2 else classes
+        require(count == expected, f"The certificate's {count} problems are not those of {classes} classes.")
+        return int(count)
 
     @property
     def _released_numbers(self) -> int:
@@ -432,77 +395,62 @@ class Certificate(Promise):
         """Check that the guarantee follows from the stated facts, parameters and noise.
 
         Every sensitivity is computed again from the public facts; the stated noise is composed by the mechanism's
-        theorem; more noise than needed is fine.
-
-        Raises
-        ------
-        CertificateError
-            Naming the first thing that does not hold: noise that does not suffice, fields that contradict each other,
-            or a revision that this version cannot judge ("not verified").
+        theorem; more noise than needed is fine. A CertificateError names the first thing that does not hold.
         """
-        if type(self.revision) is not int or self.revision != REVISION:
-            raise CertificateError(
-                f"Not verified: the certificate has revision {self.revision!r}, and this version knows {REVISION}."
-            )
-        if self.neighbors != self.bounds.relation:
-            raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
-        if self.unit != self.bounds.unit:
-            raise CertificateError(f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say.")
-        if type(self.solver_tolerance) not in (int, float) or not 0 <= self.solver_tolerance < math.inf:
-            raise CertificateError("The certificate's 'solver_tolerance' must be a finite number.")
+        known = type(self.revision) is int and self.revision == REVISION
+        require(
+            known, f"Not verified: the certificate has revision {self.revision!r}, and this version knows {REVISION}."
+        )
+        same = self.neighbors == self.bounds.relation
+        require(same, "The certificate's 'neighbors' differs from that of its bounds.")
+        unit = self.bounds.unit
+        require(self.unit == unit, f"The certificate's 'unit' must be {unit!r}, as its bounds say.")
+        finite = type(self.solver_tolerance) in (int, float) and 0 <= self.solver_tolerance < math.inf
+        require(finite, "The certificate's 'solver_tolerance' must be a finite number.")
         proof = self._proof()
-        if self.theorem != proof.theorem:
-            raise CertificateError("The certificate's 'theorem' is not that of its mechanism.")
-        if self.sampler not in (proof.sampler, SEEDED):
-            raise CertificateError("The certificate's 'sampler' is not the one its mechanism uses.")
+        require(self.theorem == proof.theorem, "The certificate's 'theorem' is not that of its mechanism.")
+        allowed = (proof.sampler, SEEDED)
+        require(self.sampler in allowed, "The certificate's 'sampler' is not the one its mechanism uses.")
         with refusing_malformed("The certificate holds values that are not plain data"):
             intact = self.digest == self._hash()
-        if not intact:
-            raise CertificateError("The certificate was edited: its digest does not match its fields.")
+        require(intact, "The certificate was edited: its digest does not match its fields.")
 
     def _proof(self) -> Proof:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
         with refusing_malformed("The public facts do not support the guarantee"), np.errstate(all="ignore"):
-            proof = _registered(_PROVERS, self.mechanism)(self)
+            proof = _find_rule(_PROVERS, self.mechanism)(self)
             enough = follows(self.guarantee, proof.guarantee)
         self._check_records()
-        if not enough:
-            raise CertificateError(
-                f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
-            )
+        wanted, proven = self.guarantee, proof.guarantee
+        require(enough, f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
         if proof.sampler == EXACT:
             check_tails(self.guarantee, self._released_numbers)
         for name, term in self.noise.items():
-            if (term.effective_grid > 0) != (proof.sampler == EXACT):
-                raise CertificateError(
-                    f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
-                )
+            right = (term.effective_grid > 0) == (proof.sampler == EXACT)
+            require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
         return proof
 
     def _check_records(self) -> None:
         """Raise unless the mechanism's sums carry what the facts say of weights, people and ignored rows."""
         bounds = self.bounds
-        if (bounds.unit != RECORD or bounds.weighted_rows) and self.mechanism not in _WEIGHTED_MECHANISMS:
-            raise CertificateError(
-                f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
-                f"{sorted(_WEIGHTED_MECHANISMS)}."
-            )
+        plain = bounds.unit == RECORD and not bounds.weighted_rows
+        require(
+            plain or self.mechanism in _WEIGHTED_MECHANISMS,
+            f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
+            f"{sorted(_WEIGHTED_MECHANISMS)}.",
+        )
         stated = self.parameters.get("invalid_rows")
         # Facts of other kinds have no such field: their constants hold with and without ignored rows.
         if stated is not None and "ignored_rows" in {each.name for each in fields(bounds)}:
             choice = str(stated).partition(":")[0]
-            if choice not in ("error", "ignore") or bounds.ignored_rows != (choice == "ignore"):
-                raise CertificateError("The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
+            agrees = choice in ("error", "ignore") and bounds.ignored_rows == (choice == "ignore")
+            require(agrees, "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
 
     def check_bounds(self, *kinds: type, several: bool = False) -> None:
         """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
-        if not isinstance(self.bounds, kinds):
-            names = " or ".join(kind.__name__ for kind in kinds)
-            raise CertificateError(
-                f"Mechanism {self.mechanism!r} needs {names}. Got {type(self.bounds).__name__} instead."
-            )
-        if self.problems > 1 and not several:
-            raise CertificateError(f"Mechanism {self.mechanism!r} solves one problem only.")
+        names, got = " or ".join(kind.__name__ for kind in kinds), type(self.bounds).__name__
+        require(isinstance(self.bounds, kinds), f"Mechanism {self.mechanism!r} needs {names}. Got {got} instead.")
+        require(self.problems == 1 or several, f"Mechanism {self.mechanism!r} solves one problem only.")
 
     def term(
         self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
@@ -514,30 +462,28 @@ class Certificate(Promise):
         stated = self.noise[name]
         facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
-            if stated[fact] != value:
-                raise CertificateError(
-                    f"The noise of '{name}' states {fact}={stated[fact]!r}, but the mechanism has {value!r}."
-                )
-        if not stated.sensitivity >= sensitivity * (1 - 1e-9):
-            raise CertificateError(
-                f"The noise of '{name}' states a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
-                f"{sensitivity:.6g}."
-            )
+            found = stated[fact]
+            require(found == value, f"The noise of '{name}' states {fact}={found!r}, but the mechanism has {value!r}.")
+        require(
+            stated.sensitivity >= sensitivity * (1 - 1e-9),
+            f"The noise of '{name}' states a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
+            f"{sensitivity:.6g}.",
+        )
         return stated
 
     def check_terms(self, *required: str, optional: tuple[str, ...] = ()) -> None:
         """Raise unless the certificate states these releases and, beyond them, only optional ones."""
         names = set(self.noise)
-        if not set(required) <= names or not names <= {*required, *optional}:
-            raise CertificateError(
-                f"The noise of mechanism {self.mechanism!r} must have the terms {sorted(required)}. "
-                f"Got {sorted(names)} instead."
-            )
+        require(
+            set(required) <= names <= {*required, *optional},
+            f"The noise of mechanism {self.mechanism!r} must have the terms {sorted(required)}. "
+            f"Got {sorted(names)} instead.",
+        )
 
     def check_tolerance(self) -> float:
         """Return the stated tolerance after a check that a solver can certify it in float64."""
-        if not self.solver_tolerance >= 2.0**-53 * self.bounds.lipschitz:
-            raise CertificateError("The certificate's 'solver_tolerance' is smaller than float64 can certify.")
+        enough = self.solver_tolerance >= 2.0**-53 * self.bounds.lipschitz
+        require(enough, "The certificate's 'solver_tolerance' is smaller than float64 can certify.")
         return self.solver_tolerance
 
     def _to_dict(self) -> Facts:
@@ -561,30 +507,22 @@ class Certificate(Promise):
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Read a certificate; call :meth:`verify` before believing it.
-
-        Raises
-        ------
-        CertificateError
-            If the text is not a certificate of this format.
-        """
+        """Read a certificate, or raise CertificateError; call :meth:`verify` before believing it."""
         with refusing_malformed("A certificate must be valid JSON"):
             data = json.loads(text)
-        if not isinstance(data, dict) or not isinstance(data.get("format"), str):
-            raise CertificateError(f"A certificate must be a JSON object of format {FORMAT!r}.")
+        stated = isinstance(data, dict) and isinstance(data.get("format"), str)
+        require(stated, f"A certificate must be a JSON object of format {FORMAT!r}.")
         found = data.pop("format")
-        if found != FORMAT:
-            raise CertificateError(
-                f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a newer version of "
-                "dpconvex may read it."
-            )
+        require(
+            found == FORMAT,
+            f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a newer version of "
+            "dpconvex may read it.",
+        )
         names = {item.name for item in fields(cls)}
-        if set(data) != names:
-            wrong = sorted(set(data) ^ names)
-            raise CertificateError(f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
+        wrong = sorted(set(data) ^ names)
+        require(not wrong, f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
         for name in ("noise", "parameters"):
-            if not isinstance(data[name], dict):
-                raise CertificateError(f"A certificate's {name} must be a JSON object.")
+            require(isinstance(data[name], dict), f"A certificate's {name} must be a JSON object.")
         with refusing_malformed("A certificate's guarantee, bounds or noise are malformed"):
             data["guarantee"] = guarantee_from_dict(data["guarantee"])
             data["bounds"] = bounds_from_dict(data["bounds"])

@@ -247,7 +247,7 @@ class Ledger:
                 remaining = totals.remaining()
                 raise BudgetExceeded(
                     f"The budget of '{self.dataset}' does not allow {guarantee!r}: {remaining}. "
-                    + _advice(totals, cost, guarantee, mu),
+                    + _refused_charge_advice(totals, cost, guarantee, mu),
                     guarantee,
                     remaining,
                 )
@@ -345,14 +345,14 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.path, self.dataset, self._file.seen)
+        return _reopen_ledger, (self.path, self.dataset, self._file.seen)
 
     def __repr__(self) -> str:
         budget = f"epsilon={self.epsilon!r}, delta={self.delta!r}" if self.mu is None else f"mu={self.mu!r}"
         return f"Ledger({self.path!r}, {self.dataset!r}, {budget})"
 
 
-def _reopen(path: str, dataset: str, seen: tuple[int, str]) -> Ledger:
+def _reopen_ledger(path: str, dataset: str, seen: tuple[int, str]) -> Ledger:
     """Open a pickled ledger again, where it is unpickled, and require what it had seen."""
     ledger = Ledger(path, dataset)
     LedgerFile(path, _totals_after, seen).read()
@@ -452,7 +452,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _advice(totals: PrivacyFilter, cost: Cost, guarantee: Guarantee, mu: float | None) -> str:
+def _refused_charge_advice(totals: PrivacyFilter, cost: Cost, guarantee: Guarantee, mu: float | None) -> str:
     """Return what to do about a charge that was refused."""
     if totals.delta == 0 and not isinstance(guarantee, PureDP):
         return "A budget with delta=0 takes pure guarantees only: fit with delta=0."

@@ -119,18 +119,18 @@ class LedgerFile:
             connection.execute("PRAGMA synchronous = EXTRA")
             # One file and no side files at rest: a write-ahead log could be left behind by a copy.
             connection.execute("PRAGMA journal_mode = DELETE")
-            with _transaction(connection, "IMMEDIATE"):
+            with _ledger_transaction(connection, "IMMEDIATE"):
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
                 for table in _TABLES:
                     connection.execute(table)
                 empty = Snapshot(0, _GENESIS, {}, self.advance)
                 empty.add(record)
-                _write(connection, empty)
+                _write_records(connection, empty)
 
     def read(self) -> Snapshot:
         """Return the newest state of the log, in a time that does not depend on its length."""
-        with self._open() as connection, _transaction(connection, "DEFERRED"):
+        with self._open() as connection, _ledger_transaction(connection, "DEFERRED"):
             snapshot = self._newest(connection)
         self.seen = (snapshot.number, snapshot.digest)
         return snapshot
@@ -143,11 +143,11 @@ class LedgerFile:
         the block leaves the file as it was.
         """
         with self._open() as connection:
-            with _transaction(connection, "IMMEDIATE"):
+            with _ledger_transaction(connection, "IMMEDIATE"):
                 snapshot = self._newest(connection)
                 yield snapshot
                 if snapshot.added:
-                    _write(connection, snapshot)
+                    _write_records(connection, snapshot)
                     # Whatever swallows a record: what is not there is not granted.
                     if self._last(connection) != (snapshot.number, snapshot.digest):
                         raise self.damaged("it does not keep what is written")
@@ -158,7 +158,7 @@ class LedgerFile:
 
         ``expected`` are the number and hash of a record that must be there.
         """
-        with self._open() as connection, _transaction(connection, "DEFERRED"):
+        with self._open() as connection, _ledger_transaction(connection, "DEFERRED"):
             newest = self._newest(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise self.damaged("its pages are damaged")
@@ -180,7 +180,7 @@ class LedgerFile:
             if (replayed.number, replayed.digest) != (newest.number, newest.digest):
                 raise self.damaged("its last records are missing")
             self._check_contains(connection, expected)
-            if not _same(newest.states, replayed.states):
+            if not _same_totals(newest.states, replayed.states):
                 raise self.damaged("its totals do not follow from its records")
         self.seen = (newest.number, newest.digest)
         return newest, replayed.added
@@ -292,11 +292,11 @@ def _hash(link: str, text: str) -> str:
     return hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
 
 
-def _same(found: object, expected: object) -> bool:
+def _same_totals(found: object, expected: object) -> bool:
     """Compare totals: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and found.keys() == expected.keys() and all(
-            _same(found[name], expected[name]) for name in found
+            _same_totals(found[name], expected[name]) for name in found
         )  # fmt: skip
     if isinstance(expected, (list, tuple)):
         if not isinstance(found, list) or len(found) != len(expected):
@@ -311,7 +311,7 @@ def _same(found: object, expected: object) -> bool:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+def _ledger_transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
     """See one state of the file, with the write lock if IMMEDIATE; undo everything on any error."""
     connection.execute(f"BEGIN {kind}")
     try:
@@ -323,7 +323,7 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
-def _write(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
+def _write_records(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
     """Write the added records, the head and the totals, inside the caller's transaction."""
     for record in snapshot.added:
         text = json.dumps(record, sort_keys=True)

@@ -18,6 +18,7 @@ from dpconvex.privacy.certificate import (
     check_tails,
     follows,
     refusing_malformed,
+    require,
 )
 from dpconvex.privacy.guarantees import (
     ApproxDP,
@@ -40,36 +41,20 @@ _MOST_REPEATS = 1e9
 
 @dataclass(frozen=True)
 class PreprocessingCertificate(Promise):
-    """Privacy claim of a paid transformer, from public facts.
-
-    Attributes
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        The promise.
-    mechanism : str
-        ``"quantile-bounds"`` or ``"moments"``.
-    n_samples, n_features : int
-        Public size of the data.
-    noise : dict
-        How it is kept: the ``epsilon`` of each exponential mechanism, or the ``std`` of Gaussian noise.
-    sampler : str
-        Where randomness comes from.
-    neighbors : str
-        Always ``"replace_one"``.
-    """
+    """Privacy claim of a paid transformer, from public facts."""
 
     guarantee: Guarantee
-    mechanism: str
-    n_samples: int
+    mechanism: str  # "quantile-bounds" or "moments"
+    n_samples: int  # public
     n_features: int
-    noise: dict[str, float]
-    sampler: str
-    neighbors: str = "replace_one"
+    noise: dict[str, float]  # the epsilon of each exponential mechanism, or the std of Gaussian noise
+    sampler: str  # where randomness comes from
+    neighbors: str = "replace_one"  # always
 
     @property
     def term(self) -> NoiseTerm:
         """The noise of released moments, as other certificates state it."""
-        size, sensitivity = _moments(self.n_samples, self.n_features)
+        size, sensitivity = _moments_sensitivity(self.n_samples, self.n_features)
         return NoiseTerm("gaussian", self.noise["std"], sensitivity, size, "sum")
 
     def gaussian_mu(self) -> float | None:
@@ -79,32 +64,21 @@ class PreprocessingCertificate(Promise):
         return math.sqrt(2 * self.n_features) * pure_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
-        """Check that the stated noise suffices for the guarantee.
-
-        Raises
-        ------
-        CertificateError
-            Naming what does not follow.
-        """
+        """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
         with refusing_malformed("The certificate is malformed"):
-            enough = self._suffices()
-        if not enough:
-            raise CertificateError("The certificate's 'noise' does not follow from its guarantee.")
-
-    def _suffices(self) -> bool:
-        for name in ("n_samples", "n_features"):
-            check_count(name, "a certificate", getattr(self, name))
-        if self.neighbors != "replace_one" or self.sampler not in (EXACT, SEEDED):
-            raise CertificateError("The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
-        if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
-            raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
-        derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
-        ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
-        if set(self.noise) != {name}:
-            raise CertificateError("The certificate's 'noise' is not that of its mechanism.")
-        stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
-        # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
-        return stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
+            for name in ("n_samples", "n_features"):
+                check_count(name, "a certificate", getattr(self, name))
+            usual = self.neighbors == "replace_one" and self.sampler in (EXACT, SEEDED)
+            require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
+            claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
+            require(claimed, "The certificate's 'guarantee' must be a guarantee.")
+            derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
+            ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
+            require(set(self.noise) == {name}, "The certificate's 'noise' is not that of its mechanism.")
+            stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
+            # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
+            enough = stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
+            require(enough, "The certificate's 'noise' does not follow from its guarantee.")
 
 
 def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
@@ -128,12 +102,12 @@ def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[
         raise ValueError(
             "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
         )
-    size, sensitivity = _moments(n_samples, n_features)
+    size, sensitivity = _moments_sensitivity(n_samples, n_features)
     check_tails(guarantee, size)
     return {"std": released_scale(guarantee.as_gaussian().mu, sensitivity, size)}
 
 
-def _moments(n_samples: int, n_features: int) -> tuple[int, float]:
+def _moments_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
     r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
 
     Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
@@ -206,50 +180,22 @@ def share_budget(
 
 @dataclass(frozen=True)
 class SelectionCertificate(Promise):
-    """Privacy claim of a selection as a whole, from public facts.
+    """Privacy claim of a selection as a whole, from public facts."""
 
-    Attributes
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        The total, for everything that is released.
-    strategy : str
-        ``"exponential"`` or ``"repeat"``.
-    candidates : int
-        How many there are.
-    per_fit : PureDP, ApproxDP or GaussianDP
-        What each fit on the training rows spends.
-    mean_repeats : float
-        Mean number of runs; that of ``"exponential"`` is the number of candidates.
-    training_rows, validation_rows : int
-        The split; nominal where the number of rows is private.
-    neighbors : str
-        The relation that every candidate's certificate states.
-    score : RowScoreBounds or AUCScoreBounds
-        Public facts that bound what one record changes in a score.
-    noise : dict
-        How the choice is protected: the ``epsilon`` of the exponential mechanism, or the standard deviation ``std`` of
-        the noise on each run's score, in units of the score's sensitivity.
-    fits : tuple of Certificate
-        What a fit of each candidate promises.
-    label_set : str or None
-        Whether the label set was ``"given"`` or is ``"assumed public"``; None for regressions.
-    sampler : str
-        Where the randomness of the choice comes from; says so if it was seeded, which is not private.
-    """
-
-    guarantee: Guarantee
-    strategy: str
-    candidates: int
-    per_fit: Guarantee
-    mean_repeats: float
-    training_rows: int
+    guarantee: Guarantee  # the total, for everything that is released
+    strategy: str  # "exponential" or "repeat"
+    candidates: int  # how many there are
+    per_fit: Guarantee  # what each fit on the training rows spends
+    mean_repeats: float  # mean number of runs; that of "exponential" is the number of candidates
+    training_rows: int  # of the split; nominal where the number of rows is private
     validation_rows: int
-    neighbors: str
-    score: ScoreBounds
+    neighbors: str  # the relation that every candidate's certificate states
+    score: ScoreBounds  # public facts that bound what one record changes in a score
+    # The epsilon of the exponential mechanism, or the std of the noise on each run's score in units of its sensitivity.
     noise: dict[str, float]
-    fits: tuple[Certificate, ...] = field(repr=False)
-    label_set: str | None = None
-    sampler: str = EXACT
+    fits: tuple[Certificate, ...] = field(repr=False)  # what a fit of each candidate promises
+    label_set: str | None = None  # whether it was "given" or is "assumed public"; None for regressions
+    sampler: str = EXACT  # where the randomness of the choice comes from: EXACT, or SEEDED, which is not private
 
     @classmethod
     def issue(
@@ -317,13 +263,7 @@ class SelectionCertificate(Promise):
         return str(self.fits[0].unit)
 
     def verify(self) -> None:
-        """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee.
-
-        Raises
-        ------
-        CertificateError
-            Naming what does not follow.
-        """
+        """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee, or raise."""
         self._check()
         for certificate in self.fits:
             certificate.verify()
@@ -333,10 +273,8 @@ class SelectionCertificate(Promise):
         with refusing_malformed("The selection's certificate is malformed"):
             self._check_fields()
             fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
-        if not fits:
-            raise CertificateError("The selection's 'per_fit' spends more than its guarantee.")
-        if not choice:
-            raise CertificateError("The selection's 'noise' is too small for its guarantee.")
+        require(fits, "The selection's 'per_fit' spends more than its guarantee.")
+        require(choice, "The selection's 'noise' is too small for its guarantee.")
 
     def _check_fields(self) -> None:
         """Raise unless every stated fact is one that a selection can state."""
@@ -352,33 +290,32 @@ class SelectionCertificate(Promise):
             "label_set": (None, "given", "assumed public"),
         }
         for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise CertificateError(f"The selection's '{name}' must be one of {values}.")
+            require(getattr(self, name) in values, f"The selection's '{name}' must be one of {values}.")
         for guarantee in (self.guarantee, self.per_fit):
-            if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
-                raise CertificateError("The selection's 'guarantee' and 'per_fit' must be guarantees.")
-        if not isinstance(self.score, (RowScoreBounds, AUCScoreBounds)):
-            raise CertificateError("The selection's 'score' must state its bounds.")
+            claimed = isinstance(guarantee, (PureDP, ApproxDP, GaussianDP))
+            require(claimed, "The selection's 'guarantee' and 'per_fit' must be guarantees.")
+        bounded = isinstance(self.score, (RowScoreBounds, AUCScoreBounds))
+        require(bounded, "The selection's 'score' must state its bounds.")
         type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
-        if set(self.noise) != {"std" if self.strategy == "repeat" else "epsilon"}:
-            raise CertificateError("The selection's 'noise' is not that of its strategy.")
-        if len({fit.unit for fit in self.fits}) > 1 or any(fit.bounds.rows_per_person > 1 for fit in self.fits):
-            raise CertificateError(
-                "The selection's 'fits' must all promise to one record, or all to one person whose rows have weight 1 "
-                "together: otherwise rows of a person would be in both parts."
-            )
+        noise_name = "std" if self.strategy == "repeat" else "epsilon"
+        require(set(self.noise) == {noise_name}, "The selection's 'noise' is not that of its strategy.")
+        alike = len({fit.unit for fit in self.fits}) <= 1 and all(fit.bounds.rows_per_person <= 1 for fit in self.fits)
+        require(
+            alike,
+            "The selection's 'fits' must all promise to one record, or all to one person whose rows have weight 1 "
+            "together: otherwise rows of a person would be in both parts.",
+        )
         stated = (self.per_fit, self.neighbors, self.training_rows)
         fits = [(fit.guarantee, fit.neighbors, fit.bounds.n_samples) for fit in self.fits]
-        if len(fits) != self.candidates or any(fit != stated for fit in fits):
-            raise CertificateError(
-                "The selection's 'fits' must certify as many fits as there are candidates, each with the stated "
-                "'per_fit', 'neighbors' and 'training_rows'."
-            )
+        require(
+            len(fits) == self.candidates and all(fit == stated for fit in fits),
+            "The selection's 'fits' must certify as many fits as there are candidates, each with the stated "
+            "'per_fit', 'neighbors' and 'training_rows'.",
+        )
 
     def _composes(self) -> tuple[bool, bool]:
         """Return whether all fits together, and the exponential mechanism, each keep the guarantee."""
-        if self.mean_repeats != self.candidates:
-            raise CertificateError("The selection's 'mean_repeats' must be its 'candidates'.")
+        require(self.mean_repeats == self.candidates, "The selection's 'mean_repeats' must be its 'candidates'.")
         each = self.per_fit
         if isinstance(self.guarantee, GaussianDP) and isinstance(each, PureDP):
             each = GaussianDP(pure_mu(each.epsilon_bound))

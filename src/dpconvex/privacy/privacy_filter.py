@@ -195,9 +195,9 @@ class PrivacyFilter:
             left = self._unspent()
         return replace(
             self,
-            spent_epsilon=_add(self.spent_epsilon, cost.epsilon),
-            spent_delta=_add(self.spent_delta, cost.delta),
-            spent_mu_squared=_add(self.spent_mu_squared, cost.mu_squared),
+            spent_epsilon=_add_compensated(self.spent_epsilon, cost.epsilon),
+            spent_delta=_add_compensated(self.spent_delta, cost.delta),
+            spent_mu_squared=_add_compensated(self.spent_mu_squared, cost.mu_squared),
             before_gaussian=left,
             mixed=self.mixed or (self.before_gaussian is not None and cost.epsilon + cost.delta > 0),
             charges=self.charges + 1,
@@ -305,7 +305,7 @@ def _is_pair(value: object, low: float = -1e100) -> bool:
     return pair and _is_number(value[0], low) and _is_number(value[1])  # type: ignore[index]
 
 
-def _add(total: Total, value: float) -> Total:
+def _add_compensated(total: Total, value: float) -> Total:
     """Add without losing what rounding takes, so that many small charges sum up to what they are."""
     if value == 0:
         return total

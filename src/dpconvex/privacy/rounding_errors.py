@@ -54,7 +54,7 @@ def summation_error(
     True
     """
     terms = MANY_ROWS if people else n_rows
-    relative = _relative_error(_additions(terms, dimension, additions) + _TERM)
+    relative = _relative_error(_number_of_additions(terms, dimension, additions) + _TERM)
     return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
 
 
@@ -64,10 +64,10 @@ def relative_sum_error(n_rows: int, dimension: int, additions: int | None = None
     Norms are those of rows that were mapped by the same matrix, and err as their products do. `additions` are those
     that a term passes through at most, where sums are not formed by the engine.
     """
-    return _relative_error(_additions(n_rows, dimension, additions) + _TERM + 2 * (dimension + 1))
+    return _relative_error(_number_of_additions(n_rows, dimension, additions) + _TERM + 2 * (dimension + 1))
 
 
-def _additions(n_rows: int, dimension: int, additions: int | None) -> int:
+def _number_of_additions(n_rows: int, dimension: int, additions: int | None) -> int:
     from dpconvex.engine.summation import most_additions
 
     return most_additions(n_rows, dimension) if additions is None else additions

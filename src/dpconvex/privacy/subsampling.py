@@ -248,17 +248,17 @@ def sampled_multiplier(sampling: str, neighbors: str, rate: float, steps: int, e
     low = high / 2
     while renyi_holds(low):
         low, high = low / 2, low
-    high = _bisect(renyi_holds, low, high, 5e-5)
+    high = _bisect_upwards(renyi_holds, low, high, 5e-5)
     if neighbors == "add_or_remove_one" and steps <= _MOST_DISTRIBUTION_STEPS:
         # Distributions are slow, and a per mille of noise is not worth the wait.
-        high = _bisect(holds, high / 2, high, 1e-3)
+        high = _bisect_upwards(holds, high / 2, high, 1e-3)
     rounded = _rounded_up(high)
     while not holds(rounded):
         rounded = _rounded_up(rounded * (1 + 1e-3))
     return rounded
 
 
-def _bisect(holds: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
+def _bisect_upwards(holds: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
     """Narrow ``(low, high]``, where ``holds(high)`` is true, and return its upper end."""
     while high / low > 1 + accuracy:
         middle = math.sqrt(low * high)

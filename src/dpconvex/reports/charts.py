@@ -17,9 +17,9 @@ from dpconvex.reports.facts import (
     LEVEL,
     AccuracyForecast,
     coefficient_intervals,
+    coefficient_uncertainty,
     column_bounds,
     feature_names,
-    uncertainty,
 )
 from dpconvex.reports.printable import visible
 from dpconvex.types import Array
@@ -83,7 +83,7 @@ class Axis:
         return [round(k * step, 12) for k in range(start, stop + 1)]
 
 
-def _svg(title: str, description: str, height: float, body: list[str]) -> str:
+def _svg_picture(title: str, description: str, height: float, body: list[str]) -> str:
     """Return a picture with its title and description."""
     number = next(_numbers)
     return "\n".join(
@@ -98,7 +98,7 @@ def _svg(title: str, description: str, height: float, body: list[str]) -> str:
     )
 
 
-def standalone(svg: str) -> str:
+def standalone_svg(svg: str) -> str:
     """Return a picture as a file of its own, with the style that a report keeps in its head."""
     head, rest = svg.split("\n", 1)
     return f'{head}\n<style>{_STYLE}</style>\n<rect width="100%" height="100%" fill="white"/>\n{rest}\n'
@@ -146,7 +146,7 @@ def line_chart(title: str, description: str, curves: Sequence[Curve], x: Axis, y
             body += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.6" fill="{color}"/>' for a, b in points]
         body.append(_text(right - 42, height + 4, curve.name, "legend", "end"))
         body.append(f'<line x1="{right - 36}" y1="{height:.1f}" x2="{right - 8}" y2="{height:.1f}" {stroke}/>')
-    return _svg(title, description, HEIGHT, body)
+    return _svg_picture(title, description, HEIGHT, body)
 
 
 def tradeoff_curve(name: str, claim: Guarantee) -> Curve:
@@ -229,10 +229,10 @@ def _row_chart(
             body.append(f'<circle cx="{across(value):.1f}" cy="{middle:.1f}" r="4.2" fill="{COLORS[0]}"/>')
     body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
     body.append(_text(left + inside / 2, bottom + 42, label, "label"))
-    return _svg(title, description, bottom + 54, body)
+    return _svg_picture(title, description, bottom + 54, body)
 
 
-def _effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
+def _column_effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
     """Return effects of columns between their bounds, with interval ends and unit; None where one is infinite."""
     coef, bounds = np.atleast_2d(model.coef_)[0], column_bounds(model)
     label, width = "coefficient", np.ones(len(coef))
@@ -245,12 +245,12 @@ def _effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, st
 
 def effect_plot(model: Fitted, most: int) -> str | None:
     """Return an SVG of bars: the effect of each column between its bounds, with the noise where it is known."""
-    coef, spread = np.atleast_2d(model.coef_), uncertainty(model)
+    coef, spread = np.atleast_2d(model.coef_), coefficient_uncertainty(model)
     if column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
         return None
     exact = spread is not None and spread.exact
     noise = coef[0][:, None] + np.array([-2.0, 2.0]) * spread.coef[:, None] if spread is not None and exact else None
-    found = _effects(model, noise)
+    found = _column_effects(model, noise)
     if found is None:
         return None
     names, (values, ends, label) = feature_names(model), found
@@ -264,7 +264,7 @@ def effect_plot(model: Fitted, most: int) -> str | None:
 def _interval_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
     """Return the effects of columns with confidence intervals; None without them."""
     intervals = coefficient_intervals(model, level)
-    found = None if intervals is None or len(intervals) > 1 else _effects(model, intervals[0])
+    found = None if intervals is None or len(intervals) > 1 else _column_effects(model, intervals[0])
     if found is None or found[1] is None:
         return None
     return found[0], found[1], found[2]

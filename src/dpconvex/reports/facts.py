@@ -32,7 +32,7 @@ class Attacker:
     rates: list[tuple[float, float]]  # false alarm rates, and the largest detection rate at each
 
 
-def attacker(guarantee: Guarantee) -> Attacker:
+def attacker_limits(guarantee: Guarantee) -> Attacker:
     """Return the limits of an attacker who knows everything but one record."""
     rates = [(rate, 1 - float(guarantee.tradeoff(rate))) for rate in _FALSE_ALARMS]
     return Attacker((1 + guarantee.delta(0.0)) / 2, rates)
@@ -53,7 +53,7 @@ class Uncertainty:
     exact: bool  # standard deviations rather than bounds
 
 
-def uncertainty(model: Fitted) -> Uncertainty | None:
+def coefficient_uncertainty(model: Fitted) -> Uncertainty | None:
     r"""Return the effect of the certificate's noise on the coefficients, or None where it depends on the data.
 
     Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpconvex.inputs.release_file import ReleaseFacts
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT
 from dpconvex.reports.printable import quoted
+from dpconvex.reports.release_file import ReleaseFacts
 from dpconvex.reports.wording import describe_method, name_unit, promise, unprotected_facts
 from dpconvex.version import __version__
 from dpconvex.whole_files import write_whole
@@ -119,7 +119,7 @@ def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
     return {
         "status": "Draft",
         "registry_authors": [release.author] if release.author else [],
-        "tier": _tier(release),
+        "tier": _registry_tier(release),
         "deployment": {
             "name": release.name,
             "data_curator": release.controller,
@@ -129,11 +129,11 @@ def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
             "description": f"Coefficients of a linear model ({type(model).__name__}) with {stated}.",
             "publication_date": release.published,
             "data_product_sector": release.sector,
-            "dp_flavor": _flavor(certificate),
+            "dp_flavor": _registry_flavor(certificate),
             "privacy_loss": {
                 "privacy_unit": name_unit(certificate, release),
-                "privacy_unit_description": _relation(certificate),
-                "privacy_parameters": _parameters(certificate),
+                "privacy_unit_description": _registry_relation(certificate),
+                "privacy_parameters": _registry_parameters(certificate),
                 "privacy_parameters_description": stated,
             },
             "model": {
@@ -169,14 +169,14 @@ def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: R
     return Path(path)
 
 
-def _tier(release: ReleaseFacts) -> int:
+def _registry_tier(release: ReleaseFacts) -> int:
     """Return the highest tier whose fields are all answered."""
     if not all((release.name, release.controller, release.purpose, release.published)):
         return 1
     return 3 if release.budget_reason and release.data_source else 2
 
 
-def _flavor(certificate: Certificate) -> Entry:
+def _registry_flavor(certificate: Certificate) -> Entry:
     """Return the variant of differential privacy in the registry's words."""
     names = {PureDP: "Pure DP", GaussianDP: "Zero-concentrated DP"}
     added = certificate.neighbors == "add_or_remove_one"
@@ -191,7 +191,7 @@ def _flavor(certificate: Certificate) -> Entry:
     }
 
 
-def _relation(certificate: Certificate) -> str:
+def _registry_relation(certificate: Certificate) -> str:
     """Return the neighbouring relation as a sentence."""
     added = certificate.neighbors == "add_or_remove_one"
     if "person" in certificate.unit:
@@ -203,7 +203,7 @@ def _relation(certificate: Certificate) -> str:
     return f"Neighbouring data sets differ in one record, replaced by any other{kept}."
 
 
-def _parameters(certificate: Certificate) -> Entry:
+def _registry_parameters(certificate: Certificate) -> Entry:
     """Return the numbers of the guarantee."""
     guarantee = certificate.guarantee
     if isinstance(guarantee, GaussianDP):

@@ -22,7 +22,7 @@ def visible(text: str, kept: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(sign if _is_seen(sign) or sign in kept else _escaped(sign, r"\x{:02x}") for sign in text)
+    return "".join(sign if _is_seen(sign) or sign in kept else _escape_sign(sign, r"\x{:02x}") for sign in text)
 
 
 def on_page(value: object) -> object:
@@ -39,14 +39,14 @@ def quoted(value: object) -> str:
     "naïve\u007f"
     """
     plain = json.dumps(value, ensure_ascii=False)
-    return "".join(sign if _is_seen(sign) else _escaped(sign, r"\u{:04x}") for sign in plain)
+    return "".join(sign if _is_seen(sign) else _escape_sign(sign, r"\u{:04x}") for sign in plain)
 
 
 def _is_seen(sign: str) -> bool:
     return sign.isprintable() or unicodedata.category(sign) == "Zs"
 
 
-def _escaped(sign: str, short: str) -> str:
+def _escape_sign(sign: str, short: str) -> str:
     code = ord(sign)
     if code < 0x100:
         return short.format(code)

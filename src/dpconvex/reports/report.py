@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.inputs.release_file import ReleaseFacts
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate
@@ -22,17 +21,18 @@ from dpconvex.reports.charts import accuracy_chart, effect_plot, interval_plot, 
 from dpconvex.reports.facts import (
     AccuracyForecast,
     Uncertainty,
-    attacker,
+    attacker_limits,
     coefficient_rows,
+    coefficient_uncertainty,
     column_bounds,
     feature_names,
     forecast_model,
     gaussian_guarantee,
     problem_names,
-    uncertainty,
 )
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import on_page
+from dpconvex.reports.release_file import ReleaseFacts
 from dpconvex.reports.wording import (
     describe_mechanism,
     describe_method,
@@ -75,7 +75,7 @@ def render_report(
     ledger : Ledger, optional
         Whose state the report shows; that of the model by default.
     release : ReleaseFacts, optional
-        Who publishes the model, why and until when; see :func:`dpconvex.inputs.release_file.read_release`.
+        Who publishes the model, why and until when; see :func:`dpconvex.reports.release_file.read_release`.
     scores : sequence of PrivateScore, optional
         Measured accuracy, paid for.
 
@@ -93,10 +93,10 @@ def render_report(
     guarantee, sharper = certificate.guarantee, gaussian_guarantee(certificate)
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     release = ReleaseFacts() if release is None else release
-    spread, ahead, who = uncertainty(model), forecast_model(model), release_answers(release)
-    attacks = [("by the claim", attacker(guarantee))]
+    spread, ahead, who = coefficient_uncertainty(model), forecast_model(model), release_answers(release)
+    attacks = [("by the claim", attacker_limits(guarantee))]
     if sharper is not None:
-        attacks.append(("by the mechanism itself", attacker(sharper)))
+        attacks.append(("by the mechanism itself", attacker_limits(sharper)))
     few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
     intervals = interval_plot(model, _MOST_BARS) if few else None
     environment = Environment(
@@ -107,7 +107,7 @@ def render_report(
         quote=quotable_sentence(model, release),
         who=who,
         missing=not all(answer for _, answer in who),
-        learned=_learned(model, release.target),
+        learned=_learned_columns(model, release.target),
         unit=name_unit(certificate, release),
         joins=certificate.neighbors == "add_or_remove_one",
         limits=list(limits(certificate)),
@@ -141,7 +141,7 @@ def render_report(
         mechanism=describe_mechanism(certificate.mechanism),
         sampler=describe_sampler(certificate),
         facts=_public_facts(certificate),
-        settings=_settings(certificate),
+        settings=_report_settings(certificate),
         headings=problem_names(model),
         coefficients=_coefficient_table(model, spread),
         spread=spread,
@@ -152,7 +152,7 @@ def render_report(
         ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
         accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
-        extra=_released(model),
+        extra=_released_values(model),
         remaining=None if ledger is None else ledger.remaining(),
         charges=[] if ledger is None else ledger.entries(),
     )
@@ -202,7 +202,7 @@ def _group_promises(certificate: Certificate) -> list[tuple[int, str]]:
     return rows
 
 
-def _learned(model: Fitted, target: str) -> str:
+def _learned_columns(model: Fitted, target: str) -> str:
     """Return the target and the names of the columns."""
     names = feature_names(model)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
@@ -254,32 +254,32 @@ def _public_facts(certificate: Certificate) -> list[tuple[str, str]]:
         "alpha": "penalty alpha",
         "fit_intercept": "intercept",
     }
-    facts = [(label, _plain(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)]
+    facts = [(label, _plain_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)]
     facts.append(("loss", repr(getattr(bounds, "loss", ""))))
-    facts.append(("solver's certified tolerance", _plain(certificate.solver_tolerance)))
+    facts.append(("solver's certified tolerance", _plain_value(certificate.solver_tolerance)))
     return facts
 
 
-def _settings(certificate: Certificate) -> list[tuple[str, str]]:
+def _report_settings(certificate: Certificate) -> list[tuple[str, str]]:
     """Return the stated settings, one line each."""
     return [
         row
         for name, value in sorted(certificate.parameters.items())
         if name not in ("feature_bounds", "label_set") and value is not None
-        for row in _flatten(name.replace("_", " "), value)
+        for row in _flatten_settings(name.replace("_", " "), value)
     ]
 
 
-def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
+def _flatten_settings(name: str, value: object) -> Iterator[tuple[str, str]]:
     """Yield a setting, or those inside it, one line each."""
     if isinstance(value, dict):
         for inner, part in value.items():
-            yield from _flatten(f"{name}: {str(inner).replace('_', ' ')}", part)
+            yield from _flatten_settings(f"{name}: {str(inner).replace('_', ' ')}", part)
     else:
-        yield name, "chosen from public facts" if value is None else _plain(value)
+        yield name, "chosen from public facts" if value is None else _plain_value(value)
 
 
-def _plain(value: object) -> str:
+def _plain_value(value: object) -> str:
     """Return a value as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -290,21 +290,21 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _released(model: Fitted) -> list[tuple[str, str]]:
+def _released_values(model: Fitted) -> list[tuple[str, str]]:
     """Return what was released on the way."""
     released = getattr(model, "released_", None) or {}
-    return [(str(name).replace("_", " "), _shortened(value)) for name, value in sorted(released.items())]
+    return [(str(name).replace("_", " "), _shorten_value(value)) for name, value in sorted(released.items())]
 
 
-def _shortened(value: object) -> str:
+def _shorten_value(value: object) -> str:
     """Return a released quantity in a few words: numbers as they are, large tables by their shape."""
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {_shortened(part)}" for name, part in value.items())
+        return "; ".join(f"{name}: {_shorten_value(part)}" for name, part in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
         if len(value) and isinstance(value[0], dict):
-            return " | ".join(_shortened(part) for part in value)
+            return " | ".join(_shorten_value(part) for part in value)
         numbers = np.asarray(value)
         if numbers.size > 12 or numbers.dtype.kind not in "fiu":
             return " × ".join(str(length) for length in numbers.shape) + " values, in released_"
         return ", ".join(f"{number:.4g}" for number in numbers.ravel())
-    return _plain(value)
+    return _plain_value(value)

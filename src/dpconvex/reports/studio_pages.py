@@ -20,7 +20,7 @@ from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, for_group
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
-from dpconvex.reports.facts import attacker, forecast_accuracy
+from dpconvex.reports.facts import attacker_limits, forecast_accuracy
 from dpconvex.reports.printable import on_page
 from dpconvex.reports.report import render_report
 from dpconvex.reports.wording import promise
@@ -59,7 +59,7 @@ class FitRequest:
         task = sent.get("task")
         if not isinstance(task, str) or task not in TASKS:
             raise InputError(f"The task must be one of {list(TASKS)}.")
-        numbers = {name: _number(sent.get(name), *limits) for name, limits in _RANGES.items()}
+        numbers = {name: _studio_number(sent.get(name), *limits) for name, limits in _RANGES.items()}
         if sent.get("kind") == "mu":
             guarantee = resolve_guarantee(None, None, numbers["budget"], "the studio")
         else:
@@ -78,7 +78,7 @@ class FitRequest:
         return plan(task, rows or self.rows, self.columns, guarantee, quantile=self.level)
 
 
-def _number(value: object, label: str, low: float, high: float) -> float:
+def _studio_number(value: object, label: str, low: float, high: float) -> float:
     """Return a number within its range, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def forecast(sent: Mapping[str, Any]) -> str:
         high=ahead.form(best * _FACTOR) + unit,
         without=ahead.form(ahead.without_privacy) + unit,
         mechanism=found.best.mechanism,
-        attack=attacker(wish.guarantee),
+        attack=attacker_limits(wish.guarantee),
         mechanism_accuracy=_mechanism_accuracy(wish.guarantee, found.best.mechanism),
         per_person=wish.per_person,
         person=_person_promise(wish),
@@ -132,7 +132,7 @@ def _mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
     """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which says more."""
     if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
         return None
-    return attacker(guarantee.as_gaussian()).accuracy
+    return attacker_limits(guarantee.as_gaussian()).accuracy
 
 
 def _person_promise(wish: FitRequest) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.certificate import Certificate
-from dpconvex.reports.charts import interval_plot, standalone
+from dpconvex.reports.charts import interval_plot, standalone_svg
 from dpconvex.reports.facts import (
-    attacker,
+    attacker_limits,
     coefficient_intervals,
     coefficient_rows,
     feature_names,
@@ -167,7 +167,7 @@ def coefficients(model: Fitted) -> dict[str, list[float] | float]:
 def model_card(model: Fitted) -> str:
     """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds, largest coefficients."""
     certificate = model.certificate_
-    odds = attacker(gaussian_guarantee(certificate) or certificate.guarantee).accuracy
+    odds = attacker_limits(gaussian_guarantee(certificate) or certificate.guarantee).accuracy
     facts = [fact for fact in certificate_facts(certificate) if fact[0] in _CARD_FACTS]
     facts.append(("an attacker at even odds", f"right at most {100 * odds:.1f} % of the time"))
     if certificate.sampler.startswith("seeded"):
@@ -187,7 +187,7 @@ def model_card(model: Fitted) -> str:
             facts.append(("in brackets", "95 % intervals of sampling and privacy noise"))
     plot, picture = interval_plot(model, _CARD_COEFFICIENTS), ""
     if plot is not None:  # an image of its own: styles of a notebook and of an SVG in it would mix
-        data = b64encode(standalone(plot).encode()).decode()
+        data = b64encode(standalone_svg(plot).encode()).decode()
         picture = (
             f'<img alt="Coefficients with 95 % intervals" style="width:480px;max-width:100%" '
             f'src="data:image/svg+xml;base64,{data}">'

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dpconvex.inputs.release_file import FIELDS, ReleaseFacts
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate, NoiseTerm
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT
+from dpconvex.reports.release_file import FIELDS, ReleaseFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
@@ -102,7 +102,7 @@ _NEIGHBORS = {
 }
 
 
-def _parameters(guarantee: Guarantee) -> tuple[str, list[str]]:
+def _guarantee_numbers(guarantee: Guarantee) -> tuple[str, list[str]]:
     """Return the kind of a guarantee, and its numbers as people write them."""
     if isinstance(guarantee, GaussianDP):
         return "Gaussian differential privacy", [f"mu = {guarantee.mu:g}"]
@@ -114,13 +114,13 @@ def _parameters(guarantee: Guarantee) -> tuple[str, list[str]]:
 
 def describe_guarantee(guarantee: Guarantee) -> str:
     """Return the numbers of a guarantee, for a table."""
-    kind, numbers = _parameters(guarantee)
+    kind, numbers = _guarantee_numbers(guarantee)
     return numbers[0] + (f" ({kind})" if len(numbers) == 1 else f", {numbers[1]}")
 
 
 def promise(guarantee: Guarantee) -> str:
     """Return the guarantee as it stands in a sentence."""
-    kind, numbers = _parameters(guarantee)
+    kind, numbers = _guarantee_numbers(guarantee)
     return f"{kind} with {' and '.join(numbers)}"
 
 

@@ -212,7 +212,7 @@ _T, _W = 0.5 * (_T + 1.0), 0.5 * _W * math.sqrt(2.0 / math.pi)
 
 
 @numba.njit(inline="always")
-def _shell(r: float) -> float:
+def _erf_over_radius(r: float) -> float:
     """``erf(r / sqrt 2) / r``."""
     if abs(r) < 1e-4:
         return 2.0 * _PEAK * (1.0 - r * r / 6.0)
@@ -220,7 +220,7 @@ def _shell(r: float) -> float:
 
 
 @numba.njit
-def _moments(d: float, out: Array) -> None:
+def _gaussian_ball_moments(d: float, out: Array) -> None:
     """``sqrt(2/pi) int_0^1 t^(2k) exp(-d^2 t^2 / 2) dt``: the derivatives of E in the square of its argument."""
     for k in range(out.size):
         out[k] = 0.0
@@ -233,7 +233,7 @@ def _moments(d: float, out: Array) -> None:
 
 
 @numba.njit(inline="always")
-def _disc(x: float) -> float:
+def _one_minus_exp_over(x: float) -> float:
     """``(1 - exp(-x / 2)) / x``."""
     if x < 1e-8:
         return 0.5 - 0.125 * x
@@ -249,7 +249,7 @@ def _far_disc(e: float, low: float, high: float) -> float:
 
 
 @numba.njit(inline="always")
-def _turn(d: float, e: float, s: float) -> float:
+def _corner_angle(d: float, e: float, s: float) -> float:
     """``atan(d s / (e R))``."""
     if math.isinf(s):
         return math.atan(d / e) if s > 0 else -math.atan(d / e)
@@ -261,7 +261,7 @@ def _far_shell(d: float, e: float, low: float, high: float) -> float:
     """``d int e (E(d) - 1/R) / (e^2 + s^2) ds``."""
     if e == 0.0:
         return 0.0
-    return d * _shell(d) * _far_disc(e, low, high) - (_turn(d, e, high) - _turn(d, e, low))
+    return d * _erf_over_radius(d) * _far_disc(e, low, high) - (_corner_angle(d, e, high) - _corner_angle(d, e, low))
 
 
 @numba.njit
@@ -292,14 +292,14 @@ def _edge_integrals(
             shell += _far_shell(d, e, right, high)
     panels = math.ceil((right - left) / panel)
     half = 0.5 * (right - left) / panels
-    own = _shell(d)
+    own = _erf_over_radius(d)
     for p in range(panels):
         middle = left + (2 * p + 1) * half
         for q in range(nodes.size):
             s = middle + half * nodes[q]
             weight = half * weights[q]
             x = e * e + s * s
-            disc += weight * e * _disc(x)
+            disc += weight * e * _one_minus_exp_over(x)
             if space and near_shell:
                 if x < _SMALL:
                     total, factor = 0.0, 0.5
@@ -307,7 +307,7 @@ def _edge_integrals(
                         total += factor * moments[k]
                         factor *= -0.5 * x / (k + 1)
                 else:
-                    total = (own - _shell(math.sqrt(d * d + x))) / x
+                    total = (own - _erf_over_radius(math.sqrt(d * d + x))) / x
                 shell += weight * d * e * total
     return disc, shell
 
@@ -354,8 +354,8 @@ def facet_sums(
             else:
                 near = d * d < reach * reach
                 if near:
-                    _moments(d, moments)
-                flux = d * _shell(d) * arcs[f]
+                    _gaussian_ball_moments(d, moments)
+                flux = d * _erf_over_radius(d) * arcs[f]
                 measure = arcs[f]
                 while start < len(edges) and edges[start, 0] == f:
                     e = edges[start, 4] * scale[i]

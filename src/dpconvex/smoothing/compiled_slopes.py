@@ -73,7 +73,7 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
 
 
 @numba.njit(inline="always")
-def _cdf(kernel: int, t: float) -> float:
+def _kernel_cdf(kernel: int, t: float) -> float:
     if kernel == 0:
         return 1.0 / (1.0 + math.exp(-t))
     if kernel == 1:
@@ -94,7 +94,7 @@ def compiled_slope(loss: CompiledSlope, y: float, z: float) -> float:
     if loss.formula == 1:
         value = loss.first
         for j in range(loss.knots.size):
-            value += loss.slopes[j] * _cdf(loss.kernel, (u - loss.knots[j]) * loss.width)
+            value += loss.slopes[j] * _kernel_cdf(loss.kernel, (u - loss.knots[j]) * loss.width)
     elif loss.formula == 0:
         value = loss.first
         for j in range(loss.knots.size):

@@ -125,46 +125,46 @@ class ExponentialMarginal(Kernel):
         return self.size + 1.0
 
     def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
-        return _density(self.size / 2, np.abs(t))
+        return _radial_density(self.size / 2, np.abs(t))
 
     def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         distance = np.abs(t)
         tail = np.zeros(np.shape(t))
         for order in np.arange(self.size / 2, 0.0, -1.0):
-            tail = tail + _slope(order, distance)
+            tail = tail + _radial_density_slope(order, distance)
         if self.size % 2 == 0:
-            tail = tail + _bickley(1, distance) / math.pi
+            tail = tail + _bickley_integral(1, distance) / math.pi
         return np.where(t < 0, tail, 1.0 - tail)
 
     def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         gap = np.zeros(np.shape(t))
         for order in np.arange(self.size / 2, 0.0, -1.0):
-            gap = gap + 2.0 * _density(order, t)
+            gap = gap + 2.0 * _radial_density(order, t)
         if self.size % 2 == 0:
-            gap = gap + _bickley(2, t) * (2.0 / math.pi)
+            gap = gap + _bickley_integral(2, t) * (2.0 / math.pi)
         return gap[()]
 
 
-def _bessel(order: float, bessel_order: float, t: ScalarOrArray) -> tuple[float, ScalarOrArray]:
+def _bessel_density(order: float, bessel_order: float, t: ScalarOrArray) -> tuple[float, ScalarOrArray]:
     """Return the constant of ``p_order``, and ``t^order K_bessel_order(t)`` for ``t >= 0``."""
     safe = np.clip(t, 1e-30, 700.0)
     value = np.where(t > 700.0, 0.0, safe**order * kv(bessel_order, safe))
     return float(1 / (math.sqrt(math.pi) * gamma(order + 0.5) * 2**order)), value
 
 
-def _density(order: float, t: ScalarOrArray) -> ScalarOrArray:
+def _radial_density(order: float, t: ScalarOrArray) -> ScalarOrArray:
     """``p_order(t)`` for ``t >= 0``."""
-    constant, value = _bessel(order, order, t)
+    constant, value = _bessel_density(order, order, t)
     return constant * np.where(t < 1e-30, 2 ** (order - 1) * gamma(order), value)
 
 
-def _slope(order: float, t: ScalarOrArray) -> ScalarOrArray:
+def _radial_density_slope(order: float, t: ScalarOrArray) -> ScalarOrArray:
     """``-p_order'(t)`` for ``t >= 0``: ``t^a K_{a-1}(t)``, which at 0 is 0 unless a is 1/2."""
-    constant, value = _bessel(order, abs(order - 1), t)
+    constant, value = _bessel_density(order, abs(order - 1), t)
     return constant * value
 
 
-def _bickley(power: int, t: ScalarOrArray) -> ScalarOrArray:
+def _bickley_integral(power: int, t: ScalarOrArray) -> ScalarOrArray:
     """``int_0^inf exp(-t cosh s) / cosh(s)^power ds``."""
     heights = np.exp(-np.multiply.outer(np.ravel(t), _COSH))
     return row_margins(heights, _WEIGHTS / _COSH**power).reshape(np.shape(t))

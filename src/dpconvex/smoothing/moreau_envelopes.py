@@ -397,13 +397,13 @@ def moreau_vector(
     [0.0625, 2.75]
     """
     if isinstance(loss, PiecewiseLinear):
-        return PiecesMoreau(loss, _modulus(loss, potential, curvature, width))
+        return PiecesMoreau(loss, _strong_convexity_modulus(loss, potential, curvature, width))
     if isinstance(loss, Bowl):
-        return BowlMoreau(loss, _modulus(loss, potential, curvature, width))
+        return BowlMoreau(loss, _strong_convexity_modulus(loss, potential, curvature, width))
     return VectorMoreau(loss, potential, curvature, width)
 
 
-def _modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
+def _strong_convexity_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
     owner = "moreau_vector"
     if potential not in ("energy", "huber"):
         raise ValueError(

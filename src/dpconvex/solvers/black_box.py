@@ -84,7 +84,7 @@ class BlackBox:
     def run(self, objective: Objective, start: Array, tolerance: float) -> Array:
         """Return the method's own answer, uncertified."""
         if isinstance(self.method, str):
-            return _scipy(self.method, objective, start, tolerance)
+            return _scipy_minimise(self.method, objective, start, tolerance)
         solve = getattr(self.method, "solve", None)
         if solve is not None:
             return np.asarray(solve(objective, start, tolerance).point)
@@ -109,7 +109,7 @@ def polish(objective: Objective, point: Array, tolerance: float) -> Solution:
         return LBFGS(newton=False).solve(objective, point, tolerance)
 
 
-def _scipy(method: str, objective: Objective, start: Array, tolerance: float) -> Array:
+def _scipy_minimise(method: str, objective: Objective, start: Array, tolerance: float) -> Array:
     from scipy.optimize import minimize
 
     options: dict[str, float] = {"maxiter": 10_000}

@@ -106,24 +106,24 @@ class Newton(CertifiedSolver[Objective]):
         state = descent.evaluate_uncertified(point)
         descent.tolerance = min(sampling_error, 0.01 * state.norm)
         try:
-            point = _iterate(descent, state, 15).point
+            point = _newton_iterations(descent, state, 15).point
         except Certified as found:
             point = found.solution.point
-        return point, _factor(small.hessian(point))
+        return point, _factor_hessian(small.hessian(point))
 
 
 def newton_steps(descent: Descent, state: State, max_iterations: int, metric: Metric | None = None) -> None:
     """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with enforced decrease."""
-    state = _iterate(descent, state, 30, metric)
+    state = _newton_iterations(descent, state, 30, metric)
     if can_smooth(descent.objective):
         for ratio in (0.2, 0.6):
             state = _follow_widths(descent, descent.objective, _best(descent, state), ratio)
-            state = _iterate(descent, state, 30)
+            state = _newton_iterations(descent, state, 30)
     state = descent.evaluate(_best(descent, state).point, with_value=True)
-    _iterate(descent, state, max_iterations, with_value=True)
+    _newton_iterations(descent, state, max_iterations, with_value=True)
 
 
-def _iterate(
+def _newton_iterations(
     descent: Descent, state: State, limit: int, metric: Metric | None = None, with_value: bool = False
 ) -> State:
     """Take up to `limit` Newton-like steps; return early when they stop helping.
@@ -138,7 +138,7 @@ def _iterate(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor(cast(TwiceDifferentiable, descent.objective).hessian(state.point))
+            metric = _factor_hessian(cast(TwiceDifferentiable, descent.objective).hessian(state.point))
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.line_search(state, direction, with_value)
@@ -162,7 +162,7 @@ def _follow_widths(descent: Descent, objective: Smoothable, state: State, ratio:
     while width > 0.5 * objective.kink_width:
         stage = Descent(objective.smoothed(width), 1e-6 * objective.gradient_bound)
         try:
-            point = _iterate(stage, stage.evaluate(point), 10).point
+            point = _newton_iterations(stage, stage.evaluate(point), 10).point
         except Certified as found:
             point = found.solution.point
         except ConvergenceError:
@@ -177,7 +177,7 @@ def _best(descent: Descent, state: State) -> State:
     return state if descent.best is None else descent.best
 
 
-def _factor(hessian: Array) -> Metric:
+def _factor_hessian(hessian: Array) -> Metric:
     """Return the map ``v -> hessian^{-1} v`` by Cholesky's method."""
     # Rounding can make a nearly singular Hessian indefinite; the smallest shift that cures it only shortens the step.
     trace = float(np.trace(hessian))
@@ -232,7 +232,7 @@ class LBFGS(CertifiedSolver[Objective]):
 
     def _iterate(self, descent: Descent, state: State, limit: int) -> State:
         pairs = BFGSPairs(maxlen=self.memory)
-        diagonal = _diagonal(descent.objective, state.point)
+        diagonal = _floored_hessian_diagonal(descent.objective, state.point)
         for _ in range(limit):
             descent.iterations += 1
             direction = pairs.direction(state.gradient, _divide_by(diagonal * pairs.scaling(diagonal)))
@@ -245,7 +245,7 @@ class LBFGS(CertifiedSolver[Objective]):
                     return state
                 # The pairs misled the search: start again from the curvature here.
                 pairs.clear()
-                diagonal = _diagonal(descent.objective, state.point)
+                diagonal = _floored_hessian_diagonal(descent.objective, state.point)
                 continue
             pairs.add(new.point - state.point, new.gradient - state.gradient)
             state = new
@@ -256,7 +256,7 @@ def _divide_by(diagonal: Array) -> Metric:
     return lambda vector: vector / diagonal
 
 
-def _diagonal(objective: Objective, point: Array) -> Array:
+def _floored_hessian_diagonal(objective: Objective, point: Array) -> Array:
     """Diagonal of the Hessian, floored: a column without curvature here may find some later."""
     if not hasattr(objective, "hessian_diagonal"):
         return np.ones(objective.dim)

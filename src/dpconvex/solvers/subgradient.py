@@ -132,13 +132,13 @@ class Subgradient(_AveragingSolver):
                 check = 2 * check
                 kinked = not math.isfinite(objective.loss.smoothness)
                 gap = averaged_gap(objective, records, average, slopes) if kinked else None
-                found = _certify(objective, average, gap, tolerance, t)
+                found = _certify_average(objective, average, gap, tolerance, t)
                 if found is not None:
                     return found
         return None
 
 
-def _certify(
+def _certify_average(
     objective: EmpiricalObjective, average: Array, gap: float | None, tolerance: float, iterations: int
 ) -> Solution | None:
     """Return the average as a solution if its gap, or its gradient norm where no gap is given, is small enough."""
@@ -210,9 +210,9 @@ class StochasticSubgradient(_AveragingSolver):
             check = 2 * check
             gap = None
             if lowest is not None:
-                value, error = _value(objective, average)
+                value, error = _value_with_error(objective, average)
                 gap = max(value + error - lowest, 0.0)
-            found = _certify(objective, average, gap, tolerance, t)
+            found = _certify_average(objective, average, gap, tolerance, t)
             if found is not None:
                 return found
         return None
@@ -238,11 +238,11 @@ def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:
     """Certify ``min F`` from below to a hundredth of the gap wanted, rounding included."""
     reference = Envelope().solve(objective, np.zeros(objective.dim), 0.1 * tolerance)
     assert reference.gap is not None, "Envelope certifies a gap"
-    value, error = _value(objective, reference.point)
+    value, error = _value_with_error(objective, reference.point)
     return value - reference.gap - error
 
 
-def _value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
+def _value_with_error(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
     """Return F(theta) and a bound on its rounding error, as in `EmpiricalObjective.rounding_allowance`."""
     loss, row_map = objective.loss, objective.rows.row_map
 

@@ -166,12 +166,12 @@ def read_pair(pair: tuple[Any, Any], clean: CleanTargets | None) -> tuple[npt.ND
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
     """Return shapes, types and checksums by which a partition that is read again is known: private, as its rows are."""
-    return tuple((part.shape, part.dtype.str, _checksum(part)) for part in (X, y))
+    return tuple((part.shape, part.dtype.str, _partition_checksum(part)) for part in (X, y))
 
 
-def _checksum(values: Any) -> int:
+def _partition_checksum(values: Any) -> int:
     if isinstance(values, NonZeros):
-        return hash(tuple(_checksum(part) for part in values.parts))
+        return hash(tuple(_partition_checksum(part) for part in values.parts))
     if values.dtype.kind == "O":  # labels; objects have no bytes of their own
         return zlib.crc32("\0".join(map(repr, values.ravel())).encode(errors="surrogatepass"))
     values = values if values.flags.c_contiguous else values.T

@@ -39,7 +39,7 @@ def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | No
     for score, weight in zip(scores[kept].tolist(), weights[kept].tolist(), strict=True):
         gap = score - at
         if gap not in steps:
-            steps[gap] = _exponential(rate, gap)
+            steps[gap] = _exact_exponential(rate, gap)
         factor, at = factor * steps[gap] >> _BITS, score
         masses.append(weight * factor)
         total += masses[-1]
@@ -52,7 +52,7 @@ def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | No
 
 
 @lru_cache(maxsize=1024)
-def _exponential(rate: float, gap: int) -> int:
+def _exact_exponential(rate: float, gap: int) -> int:
     """Return ``2^384 exp(-rate gap)``, rounded, by decimal arithmetic of 130 digits."""
     exponent = Fraction(rate) * gap
     with localcontext() as context:

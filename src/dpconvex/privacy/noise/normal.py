@@ -88,7 +88,7 @@ def _whole_part(pick: Uniform) -> int:
     return sum(pick.value >= edge for edge in whole_part_sums(pick.bits))
 
 
-def _accepted(whole: int, fraction: Uniform, uniform: Callable[[], Uniform]) -> bool:
+def _accept_exactly(whole: int, fraction: Uniform, uniform: Callable[[], Uniform]) -> bool:
     """Return True with probability ``exp(-x (2k + x) / 2)``, as the kernel decides it."""
     twice = 2 * whole
     for _ in range(whole + 1):
@@ -114,7 +114,7 @@ def exact_normal(take: Callable[[], int], word_bits: int = 64) -> tuple[int, int
         pick = Uniform(first >> 1, word_bits - 1, take, word_bits)
         fraction = uniform()
         whole = _whole_part(pick)
-        if _accepted(whole, fraction, uniform):
+        if _accept_exactly(whole, fraction, uniform):
             return first & 1, whole, fraction
 
 
@@ -151,7 +151,7 @@ _SHORT, _OPEN = -1, -2
 
 
 @numba.njit(nogil=True, cache=True)
-def _accept(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
+def _accept_fraction(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
     """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer.
 
     Each of k + 1 rounds succeeds with probability ``exp(-x (2k + x) / (2k + 2))`` (algorithm B): a sequence of uniform
@@ -193,7 +193,7 @@ def _accept(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tup
 
 
 @numba.njit(nogil=True, cache=True)
-def _draw(words: Block, at: int, whole_parts: Block) -> tuple[np.uint64, np.uint64, np.uint64, int]:
+def _draw_normal_word(words: Block, at: int, whole_parts: Block) -> tuple[np.uint64, np.uint64, np.uint64, int]:
     """Return sign bit, whole part and first 64 digits of a normal, and the next unused word or why there is none."""
     while at + 2 <= words.size:
         sign = words[at] & _ONE
@@ -205,7 +205,7 @@ def _draw(words: Block, at: int, whole_parts: Block) -> tuple[np.uint64, np.uint
             whole += 1
         if pick == whole_parts[whole]:
             return _ZERO, _ZERO, _ZERO, _OPEN
-        accepted, at = _accept(words, at, np.uint64(whole), fraction)
+        accepted, at = _accept_fraction(words, at, np.uint64(whole), fraction)
         if at < 0:
             return _ZERO, _ZERO, _ZERO, at
         if accepted:
@@ -214,7 +214,7 @@ def _draw(words: Block, at: int, whole_parts: Block) -> tuple[np.uint64, np.uint
 
 
 @numba.njit(nogil=True, cache=True)
-def _product(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64]:
+def _multiply_words(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the high and the low word of a 53-bit number times a 64-bit one."""
     a, b = mantissa >> _HALF_WORD, mantissa & _LOW_HALF
     c, d = word >> _HALF_WORD, word & _LOW_HALF
@@ -238,10 +238,10 @@ def _fill_rounded(
     used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
     ones = (_ONE << drop) - _ONE
     for index in range(first, out.size):
-        sign, whole, fraction, at = _draw(words, used, whole_parts)
+        sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
         if at < 0:
             return index, used, at == _OPEN
-        high, low = _product(mantissa, fraction)
+        high, low = _multiply_words(mantissa, fraction)
         high += mantissa * whole + ((_ONE << drop) >> _ONE)
         rounded = high >> drop
         # The digits of x beyond the first word move the product by less than the mantissa in its low word. Where that
@@ -251,7 +251,7 @@ def _fill_rounded(
             while left < mantissa:
                 if at >= words.size:
                     return index, used, False
-                high, low = _product(mantissa, words[at])
+                high, low = _multiply_words(mantissa, words[at])
                 at += 1
                 if high >= left:
                     rounded += _ONE
@@ -271,7 +271,7 @@ def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Fi
     """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded` does."""
     used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
     for index in range(first, out.shape[0]):
-        sign, whole, fraction, at = _draw(words, used, whole_parts)
+        sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
         if at < 0:
             return index, used, at == _OPEN
         # Digits beyond the first word were not touched when x was accepted: they are new words.
@@ -298,7 +298,7 @@ class _Replay:
         return int(self.offered[self.used - 1])
 
 
-def _fill(
+def _fill_normals(
     words: Words,
     out: NDArray[Entry],
     kernel: Callable[[Block, NDArray[Entry], int], Filled],
@@ -335,7 +335,7 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
         size_of = round_product(int(mantissa), int(drop), whole, fraction)
         return -size_of if sign else size_of
 
-    _fill(words, out, kernel, finish)
+    _fill_normals(words, out, kernel, finish)
     return out
 
 
@@ -354,7 +354,7 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
         kept = fraction.value >> (fraction.bits - 64 * _DIGITS)
         return [sign, whole, *((kept >> 64 * place) % 2**64 for place in reversed(range(_DIGITS)))]
 
-    _fill(words, drawn, kernel, finish)
+    _fill_normals(words, drawn, kernel, finish)
     signs, sizes = [], []
     for sign, size_of, *parts in drawn.tolist():
         for part in parts:
@@ -376,7 +376,7 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
     signs, drawn = normal_digits(words, 3 * size)
     bits = 192
     while True:
-        low, high = (_rounded(drawn, ratio, size, bits, upper) for upper in (0, 1))
+        low, high = (_round_directed(drawn, ratio, size, bits, upper) for upper in (0, 1))
         if low == high:
             break
         further = words.take(3 * size).tolist()
@@ -386,7 +386,7 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
     return np.array(cells, dtype=np.int64)
 
 
-def _rounded(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
+def _round_directed(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
     """Return ``round(ratio R |z| / ||Z||)`` with every rounding, of digits too, downwards (0) or upwards (1).
 
     The first `size` of the sizes z, all in units of ``2^-bits``, give the direction and the others R.
