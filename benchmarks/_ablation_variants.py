@@ -180,7 +180,7 @@ STAGES = (
     Variant(
         "whitening",
         "columns only in units of their own, no matrix of moments",
-        lambda: [(geometry, "_whitened", columns_only), *shares(moments=NOTHING)],
+        lambda: [(geometry, "_whiten", columns_only), *shares(moments=NOTHING)],
     ),
     Variant(
         "denoised covariance",
@@ -200,7 +200,7 @@ STAGES = (
     Variant(
         "parts of rows",
         "all rows in geometry and in early rounds",
-        lambda: [(config, "_parts", lambda bounds, mu: (None, None))],
+        lambda: [(config, "_subset_sizes", lambda bounds, mu: (None, None))],
         reason="it saves time on tables of more than about 40,000 rows",
     ),
     Variant(

@@ -11,6 +11,16 @@ MOST = 2**53  # whole numbers below it are exact in float64
 MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few seconds of planning
 
 
+def parameter_error(name: str, owner: str, allowed: str, got: str, remedy: str = "") -> ValueError:
+    """Return the error about a parameter: what it must be, what was given, and the remedy."""
+    return ValueError(f"The '{name}' parameter of {owner} must be {allowed}. Got {got} instead. {remedy}".rstrip())
+
+
+def data_error(name: str, owner: str, must: str, got: str, remedy: str = "") -> ValueError:
+    """Return the error about data: what they must be, what was given in words that hold no value, and the remedy."""
+    return ValueError(f"The {name} given to {owner} must be {must}. Got {got} instead. {remedy}".rstrip())
+
+
 def check_number(
     name: str, owner: str, value: object, allowed: str, low: float, high: float, low_open: bool = False
 ) -> float:
@@ -19,7 +29,7 @@ def check_number(
         raise TypeError(f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead.")
     number = float(value)
     if not (low <= number < high) or (low_open and number == low):
-        raise ValueError(f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead.")
+        raise parameter_error(name, owner, allowed, repr(value))
     return number
 
 
@@ -36,9 +46,7 @@ def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
         )
     number = float(value)
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be positive and finite. Got {value!r} instead. {remedy}"
-        )
+        raise parameter_error(name, owner, "positive and finite", repr(value), remedy)
     return number
 
 
@@ -51,5 +59,5 @@ def check_count(name: str, owner: str, value: object, least: int = 1, most: floa
         if most >= MOST:
             limit = "a positive integer" if least == 1 else f"an integer of at least {least}"
             limit += " below 2^53"
-        raise ValueError(f"The '{name}' parameter of {owner} must be {limit}. Got {shown} instead.")
+        raise parameter_error(name, owner, limit, shown)
     return number

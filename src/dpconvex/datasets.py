@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import gamma, ndtr, ndtri, stdtr, stdtrit
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.types import Array
 
 __all__ = ["NewsvendorPopulation", "Synthetic", "make_newsvendor"]
@@ -195,9 +195,7 @@ def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None,
     [1.5, 1.0, -2.5, -1.5, 3.0]
     """
     if error not in NEWSVENDOR_ERRORS:
-        raise ValueError(
-            f"The 'error' parameter of make_newsvendor must be one of {NEWSVENDOR_ERRORS}. Got {error!r} instead."
-        )
+        raise parameter_error("error", "make_newsvendor", f"one of {NEWSVENDOR_ERRORS}", repr(error))
     check_count("p", "make_newsvendor", p, 2)
     check_quantile(quantile, "make_newsvendor")
     population = NewsvendorPopulation(int(p), error, float(quantile))
@@ -208,7 +206,7 @@ def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None,
 def check_quantile(quantile: float, owner: str) -> None:
     """Raise unless the level is strictly between 0 and 1."""
     if not 0 < quantile < 1:
-        raise ValueError(f"The 'quantile' parameter of {owner} must be in (0, 1). Got {quantile!r} instead.")
+        raise parameter_error("quantile", owner, "in (0, 1)", repr(quantile))
 
 
 def check_coefficients(theta: ArrayLike, dim: int) -> Array:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+__all__ = ["dask", "dd", "np", "nw", "on_demand", "pd", "pl"]
 
 
 def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -29,7 +32,7 @@ def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], o
 
 
 class ModuleOnDemand:
-    """A module that is imported when something of it is used: ``pl = ModuleOnDemand("polars")``."""
+    """A module that is imported when something of it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,3 +41,15 @@ class ModuleOnDemand:
         if name.startswith("_"):  # what Python itself asks for, before there is a name
             raise AttributeError(name)
         return getattr(import_module(self._name), name)
+
+
+if TYPE_CHECKING:
+    import dask
+    import dask.dataframe as dd
+    import narwhals as nw
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+else:
+    modules = ("dask", "dask.dataframe", "narwhals", "numpy", "pandas", "polars")
+    dask, dd, nw, np, pd, pl = map(ModuleOnDemand, modules)

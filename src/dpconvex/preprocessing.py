@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_count, check_number, parameter_error
 from dpconvex.core.choices import Choices
 from dpconvex.core.release import Answers
 from dpconvex.engine.block_products import transform_rows
@@ -41,10 +41,7 @@ _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
 def _require_bounds(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
     found = resolve_bounds(name, bounds, columns, owner)
     if found is None:
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be a pair (low, high). Got None instead. "
-            "Write what is known without the data."
-        )
+        raise parameter_error(name, owner, "a pair (low, high)", "None", "Write what is known without the data.")
     return found
 
 

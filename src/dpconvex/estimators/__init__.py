@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.auc import DPAUCClassifier
     from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
     from dpconvex.estimators.linear import DPLinearRegression
-    from dpconvex.estimators.newsvendor import DPNewsvendor
-    from dpconvex.estimators.quantile import DPQuantileRegressor
+    from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
     from dpconvex.estimators.tilted_and_robust import (
         DPRobustClassifier,
@@ -30,9 +29,9 @@ else:
             "DPLinearSVC": "classification",
             "DPLogisticRegression": "classification",
             "DPMedian": "structured",
-            "DPNewsvendor": "newsvendor",
+            "DPNewsvendor": "quantile_and_newsvendor",
             "DPPiecewiseLinear": "structured",
-            "DPQuantileRegressor": "quantile",
+            "DPQuantileRegressor": "quantile_and_newsvendor",
             "DPRobustClassifier": "tilted_and_robust",
             "DPRobustRegressor": "tilted_and_robust",
             "DPTiltedClassifier": "tilted_and_robust",

@@ -45,7 +45,21 @@ _HINGE_BANDWIDTH = 0.5
 
 @estimator
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """Base of classifiers: labels, one class against the rest, decisions."""
+    """Base of classifiers: labels, one class against the rest, decisions.
+
+    Parameters
+    ----------
+    classes : sequence, optional
+        The labels that may occur. By default they are read from y and become public; the certificate says which. In
+        whatever order they are given, ``classes_`` is sorted; of two, the last is the positive one.
+    class_weight : dict, optional
+        Public weights of labels, 1 where left out; divided by the largest one if that is above 1.
+
+    Attributes
+    ----------
+    classes_ : array
+        The label set, sorted.
+    """
 
     _: KW_ONLY
     classes: Sequence[Label] | None = None
@@ -98,8 +112,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        n_samples, n_features, groups, sample_weight
-            As in :meth:`DPQuantileRegressor.certify`.
         n_classes : int, optional
             Number of classes, by default that of ``classes``, or 2; more than two are fitted one against the rest,
             sharing the budget.
@@ -248,6 +260,8 @@ class DPLinearSVC(PrivateLinearClassifier):
     bandwidth : float, optional
         Width over which the hinge is smoothed, in units of the margin. By default 0.5 where the mechanism needs a
         smooth loss; the private fit smooths no more than noise asks for, and tends to the hinge itself.
+    kernel : str or Kernel, default="logistic"
+        Smoothing kernel, as for :class:`DPQuantileRegressor`.
 
     Notes
     -----

@@ -45,7 +45,34 @@ _BLOCK = 4096  # rows whose predictions are added up at a time
 
 @estimator
 class PrivateLinearModel(PrivateModel):
-    """Base of linear models; subclasses choose the loss and the mechanism (``_plan``)."""
+    """Base of linear models; subclasses choose the loss and the mechanism (``_plan``).
+
+    Parameters
+    ----------
+    feature_bounds : pair (low, high) or dict of str to (low, high), optional
+        Public bounds of the columns, scalars or one value per column; values beyond are clipped. A dictionary names all
+        columns of a dataframe, which may have them in any order. Columns whose bounds contain 0 are divided by
+        ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them the mechanism ``"gradient"`` finds the
+        columns' sizes privately, and others take them to hold numbers from about -1 to 1.
+    row_norm : float, optional
+        Length up to which a row counts in full, after its columns were mapped; ``sqrt(n_features)`` by default (1
+        without feature bounds). A longer row counts with the smaller weight ``row_norm / length``.
+    fit_intercept : bool, default=True
+        Whether to fit a (penalised) intercept.
+    rows_per_person : int, default=1
+        A public promise that nobody has more rows: what is guaranteed is guaranteed to a person with all of them. With
+        ``groups`` and ``person_weight="rows"`` the number of rows of a person that are used, at most.
+    person_weight : {"equal", "rows"}
+        Weight of people whose rows share an identifier in ``groups``: "equal" gives every person a weight of 1, shared
+        by all rows; "rows" gives a weight of 1 to each of at most ``rows_per_person`` rows.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients in the user's units. Several levels or products, and classifiers, have a row for each problem.
+    intercept_ : float or array
+        Intercepts in the user's units, one for each row of ``coef_``.
+    """
 
     _: KW_ONLY
     feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
@@ -163,7 +190,14 @@ class PrivateLinearModel(PrivateModel):
 
 @estimator
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """Base of regressions: a target with a public range, predictions in its units."""
+    """Base of regressions: a target with a public range, predictions in its units.
+
+    Parameters
+    ----------
+    target_bounds : pair (low, high), optional
+        Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds the
+        scale privately; for others targets should be of order 1.
+    """
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
@@ -248,7 +282,14 @@ _RARE_VARIANCE = 0.09  # below this q (1 - q) a level q needs more records: fewe
 
 @estimator
 class WithIntervals(PrivateLinearModel):
-    """Base of models that can pay for confidence intervals of their coefficients."""
+    """Base of models that can pay for confidence intervals of their coefficients.
+
+    Parameters
+    ----------
+    inference : bool, default=False
+        Whether to pay for what :meth:`confidence_interval` needs, about a quarter of the budget. Nothing is then shrunk
+        or calibrated, and data too few for intervals are refused before anything is charged.
+    """
 
     _: KW_ONLY
     inference: bool = False

@@ -181,7 +181,47 @@ def unchanged_on_failure(model: object) -> Iterator[None]:
 
 @estimator
 class PrivateModel(BaseEstimator):
-    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``), minimise and store."""
+    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``), minimise and store.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Privacy budget: the smaller, the more private and the noisier; 1.0 and 1e-6 by default. Delta is the probability
+        that the promise fails; ``delta=0`` asks for pure epsilon-DP.
+    mu : float, optional
+        Privacy budget of Gaussian DP, in place of epsilon and delta, with a mechanism that offers it.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        What is hidden: what any one record says (the number of records is public), or also that it is there.
+    nominal_samples : int, optional
+        Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.
+    alpha : float, optional
+        Penalty; by default the one with the smallest predicted risk, from public facts.
+    coef_bound : float, optional
+        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
+    mechanism : str or Mechanism, default="auto"
+        How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
+        "auto" takes "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error" refuses the data,
+        which is visible and not covered by the guarantee; "ignore", for which classifiers need ``classes``, counts it
+        nowhere. Descents and least squares then pay for the number of valid records, ``released_["mass"]``; others
+        divide by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
+    sampler : {"auto", "exact"}
+        Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds a number.
+    ledger : Ledger, optional
+        Budget of the data set; charged before noise is drawn.
+    random_state : int, Generator or RandomState, optional
+        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
+    verbose : int, default=0
+        Print progress that depends on public facts only.
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        What is guaranteed, and why.
+    released_ : dict
+        Further quantities that were released on the way.
+    """
 
     _: KW_ONLY
     epsilon: float | None = None

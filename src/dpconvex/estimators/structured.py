@@ -32,11 +32,31 @@ from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
 from dpconvex.types import Array
 
 _BLOCK = 10_000  # records whose values are looked at together
+_SHAPES = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}
 
 
 @estimator
 class StructuredModel(PrivateModel):
-    """Base of the estimators of this module; subclasses give the loss (``_loss``)."""
+    """Base of the estimators of this module; subclasses give the loss (``_loss``).
+
+    Parameters
+    ----------
+    operator_norm : float, default=1.0
+        Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, which weights them.
+        A value at or below the usual norm is best: noise is proportional to it. Defaults are made for coefficients of
+        order 1.
+    bandwidth : float, optional
+        Smoothing bandwidth in units of scaled residuals; by default the one with the smallest predicted risk.
+    kernel : str or Kernel, default="gaussian"
+        Smoothing kernel.
+    mechanism : {"auto", "objective", "gradient", "output", "sgd"} or Mechanism
+        How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients.
+    """
 
     #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
     takes_matrices: ClassVar[bool] = True
@@ -123,15 +143,27 @@ class StructuredModel(PrivateModel):
         """
         return self._fit(A, Y)
 
+    def _axes(self) -> int:
+        """Return the number of axes of A: records are matrices, or rows."""
+        return 3
+
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, ignored, least = (type(self).__name__, ignores_invalid(self), least_rows(self.neighbors))
-        matrices = read_numbers("A", A, 3, owner, least, finite=not ignored, narrow=True)
-        targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored, narrow=True)
-        if targets.shape != matrices.shape[:2]:
+        owner, axes, ignored, least = (
+            type(self).__name__,
+            self._axes(),
+            ignores_invalid(self),
+            least_rows(self.neighbors),
+        )
+        matrices = read_numbers("A", A, axes, owner, least, finite=not ignored, narrow=True)
+        targets = read_numbers("Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3)
+        if targets.shape != matrices.shape[:-1]:
+            wanted = "(n, m, d) and (n, m)" if axes == 3 else "(n, d) and (n,)"
             raise ValueError(
-                f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
+                f"The A and Y given to {owner} must have shapes {wanted}. "
                 f"Got {matrices.shape} and {targets.shape} instead."
             )
+        if axes == 2:
+            matrices, targets = matrices[:, None, :], targets[:, None]
         n_samples, self.n_outputs_, self.n_features_in_ = matrices.shape
         if ignored:
             matrices, targets = without_invalid(matrices, targets)
@@ -156,14 +188,10 @@ class StructuredModel(PrivateModel):
         self.intercept_ = 0.0
 
     def predict(self, A: ArrayLike) -> Array:
-        """Return ``A @ coef_``, of shape (n_samples, n_outputs), for matrices of shape (n, n_outputs, n_features)."""
-        return self._predictions(A, 3)
-
-    def _predictions(self, A: ArrayLike, axes: int) -> Array:
-        """Return the products of data with so many axes and the coefficients."""
+        """Return ``A @ coef_``: of all rows of each record, or with a shared matrix of its one row."""
         check_is_fitted(self)
         owner = type(self).__name__
-        matrices = read_numbers("A", A, axes, owner)
+        matrices = read_numbers("A", A, self._axes(), owner)
         if matrices.shape[-1] != self.n_features_in_:
             raise ValueError(
                 f"A has {matrices.shape[-1]} features, but {owner} is expecting {self.n_features_in_} features as "
@@ -218,7 +246,7 @@ def read_numbers(
     name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
 ) -> Array:
     """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
-    shape = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}[axes]
+    shape = _SHAPES[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
     if issparse(data):
         raise TypeError(
@@ -257,20 +285,6 @@ class DPMedian(StructuredModel):
     the mechanism needs that. A record is scaled as a whole by ``min(1, operator_norm / ||A||)``, which weights it and
     leaves the meaning of theta as it is.
 
-    Parameters
-    ----------
-    operator_norm : float, default=1.0
-        Bound on the spectral norm of a record's matrix; longer records count with a smaller
-        weight. A value at or below the usual norm is best: noise is proportional to it. Defaults are made for
-        coefficients of order 1.
-    alpha, bandwidth : float, optional
-        Penalty, and smoothing bandwidth in units of scaled residuals. By default those with the smallest predicted
-        risk, from public facts.
-    kernel : str or Kernel, default="gaussian"
-        Smoothing kernel.
-    mechanism : {"auto", "objective", "gradient"} or Mechanism
-        How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
-
     Notes
     -----
     An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
@@ -305,10 +319,6 @@ class DPPiecewiseLinear(StructuredModel):
         The vectors a_p; by default plus and minus the unit vectors: the largest absolute residual.
     offsets : array of shape (P,), optional
         The numbers b_p; 0 by default.
-    operator_norm : float, default=1.0
-        Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
-    alpha, bandwidth, kernel, mechanism
-        As for :class:`DPMedian`.
 
     Notes
     -----
@@ -362,8 +372,8 @@ class DPL1Link(StructuredModel):
         Bound on the spectral norm of A_i; longer ones are scaled down as a whole. Not used with ``matrix``.
     link_norm : float, default=1.0
         Bound on the norm of z; longer rows are scaled down, with the target of a residual link.
-    alpha, bandwidth, kernel, mechanism
-        As for :class:`DPMedian`; the bandwidth is in units of ``A theta``.
+    bandwidth : float, optional
+        Smoothing bandwidth in units of ``A theta``.
 
     Notes
     -----
@@ -423,10 +433,8 @@ class DPL1Link(StructuredModel):
         return L1WithLink(outputs - 1, self._link())
 
     def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
-        norm, shared = (
-            check_optional_positive("link_norm", self.link_norm, type(self).__name__),
-            self._shared(n_features),
-        )
+        norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
+        shared = self._shared(n_features)
         own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
         return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
 
@@ -460,31 +468,14 @@ class DPL1Link(StructuredModel):
         """
         return self._fit(A, Y)
 
-    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, ignored = type(self).__name__, ignores_invalid(self)
-        least = least_rows(self.neighbors)
-        if self.matrix is None:
-            return super()._read(A, Y)
-        rows = read_numbers("A", A, 2, owner, least, finite=not ignored, narrow=True)
-        labels = read_numbers("Y", Y, 1, owner, least, finite=not ignored)
-        if len(rows) != len(labels):
-            raise ValueError(
-                f"The A and Y given to {owner} must have shapes (n, d) and (n,). "
-                f"Got {rows.shape} and {labels.shape} instead."
-            )
-        matrices, targets = rows[:, None, :], labels[:, None]
-        if ignored:
-            matrices, targets = without_invalid(matrices, targets)
-        n_samples, self.n_features_in_ = rows.shape
-        shared = self._shared(self.n_features_in_)
-        assert shared is not None, "there is a matrix"
-        self.n_outputs_ = len(shared) + 1
-        shape = (n_samples, self.n_features_in_, self.n_outputs_)
-        return matrices, [targets], shape
+    def _axes(self) -> int:
+        return 3 if self.matrix is None else 2
 
-    def predict(self, A: ArrayLike) -> Array:
-        """Return ``A @ coef_``: of all rows of a record, or with a shared matrix of the row alone."""
-        return self._predictions(A, 3 if self.matrix is None else 2)
+    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        matrices, targets, (n_samples, n_features, n_outputs) = super()._read(A, Y)
+        shared = self._shared(n_features)
+        self.n_outputs_ = n_outputs if shared is None else len(shared) + 1
+        return matrices, targets, (n_samples, n_features, self.n_outputs_)
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
         """Return minus the mean loss, the shared penalty excluded: larger is better."""
@@ -509,16 +500,11 @@ class DPBowl(StructuredModel):
     Minimises ``F(theta) = (1/n) sum_i (||Y_i - A_i theta||_1 - level_i)^+ + (alpha/2) ||theta||^2``, smoothed by
     convolution where the mechanism needs that: residuals within a record's level cost nothing.
 
-    Parameters
-    ----------
-    operator_norm : float, default=1.0
-        Bound on the spectral norm of a record's matrix; longer records are weighted down, their levels too.
-    alpha, bandwidth, kernel, mechanism
-        As for :class:`DPMedian`; smoothing takes at most three outputs and the Gaussian or exponential kernel.
-
     Notes
     -----
-    Privacy: as for :class:`DPMedian`; levels are private, a part of the record.
+    Smoothing takes at most three outputs and the Gaussian or exponential kernel.
+
+    Privacy: as for :class:`DPMedian`; levels are private, a part of the record, and scaled with it.
 
     Examples
     --------

@@ -66,7 +66,15 @@ def resolve_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> P
 
 
 class PrivateOutputModel(PrivateLinearModel):
-    """Base of tilted and robust models: output perturbation with the best penalty for bounds of their own."""
+    """Base of tilted and robust models: output perturbation with the best penalty for bounds of their own.
+
+    Parameters
+    ----------
+    mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
+        Only output perturbation has a proof here.
+    target_bounds : pair (low, high), optional
+        Public range of the target; values beyond are clipped. (-1, 1) by default.
+    """
 
     loss: str | PointwiseLoss
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = MARGIN_LOSSES
@@ -95,17 +103,35 @@ class PrivateOutputModel(PrivateLinearModel):
         """Return the public facts of the model, without a penalty."""
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
-    def _own_facts(self) -> list[tuple[str, str]]:
-        """Return the lines of a summary about the tilt or the adversary."""
-        raise AttributeError(f"{type(self).__name__} does not say what it summarises.")
-
-    def _summary_facts(self) -> list[tuple[str, str]]:
-        return [*super()._summary_facts(), *self._own_facts()]
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+        bounds, expected = certificate.bounds, self._own_bounds(facts, self._own_loss())
+        names = {"loss", "share", "width", "cost", "shape"} & set(vars(expected))
+        stated = {name: (vars(bounds).get(name), vars(expected)[name]) for name in sorted(names)}
+        return {"kind of bounds": (type(bounds), type(expected)), **stated}
 
 
 @estimator
 class PrivateTiltedModel(PrivateOutputModel):
-    """Base of tilted models: bounds with a range of losses, the tilted objective or that of the worst share."""
+    """Base of tilted models: bounds with a range of losses, the tilted objective or that of the worst share.
+
+    Parameters
+    ----------
+    tilt : float, default=1.0
+        0 is the mean of the losses, infinity would be the largest one. The noise grows with the weight that one
+        record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the range of the losses.
+    share : float or "max", optional
+        In place of a tilt: minimise the mean of the worst ``share n`` losses, at least one and at most all. ``"max"``
+        is the largest loss. The noise is ``1 / share`` times that of a mean, whatever the range of the losses
+        (:class:`~dpconvex.privacy.WorstShareBounds`), so that that of ``"max"`` does not fall with n.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        A replaced record may change its label. A tilt has no bound for add-or-remove-one, a share has.
+    row_norm : float, optional
+        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). The
+        influence weight of a longer row multiplies its loss, in the exponent too.
+    coef_bound : float, optional
+        Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 % of it, which bounds
+        the losses; what is released is projected on it. By default the best of a few by predicted risk, or none.
+    """
 
     tilt: float = 1.0
     loss: str | PointwiseLoss = "logistic"
@@ -129,21 +155,13 @@ class PrivateTiltedModel(PrivateOutputModel):
         return check_number("share", owner, share, allowed, (1 - 1e-12) / n_samples, 1 + 1e-15)
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
-        if self.share is not None:
-            bounds = certificate.bounds
-            return {
-                "kind of bounds": (type(bounds), WorstShareBounds),
-                "loss": (bounds.loss, self._own_loss()),
-                "share": (bounds.share, self._worst_share(facts.n_samples)),
-                "width": (bounds.width, WorstShareBounds.width),
-            }
-        given = facts.parameters["coef_bound"]
-        return {
-            "kind of bounds": (type(certificate.bounds), TiltedBounds),
-            "loss": (certificate.bounds.loss, self._own_loss()),
+        stated = super()._stated(certificate, facts)
+        if self.share is None:
             # Which of the walls is best by default may change, not what they are.
-            "wall": (certificate.bounds.coef_bound in (WALLS if given is None else (given,)), True),
-        }
+            given = facts.parameters["coef_bound"]
+            wall = vars(certificate.bounds).get("coef_bound")
+            stated["wall"] = (wall in (WALLS if given is None else (given,)), True)
+        return stated
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
@@ -151,15 +169,16 @@ class PrivateTiltedModel(PrivateOutputModel):
             return WorstShareObjective(rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples)
         return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
 
-    def _own_facts(self) -> list[tuple[str, str]]:
-        bounds = self.certificate_.bounds
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        bounds, facts = self.certificate_.bounds, super()._summary_facts()
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
             return [
+                *facts,
                 ("share", f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses"),
                 ("largest weight", f"{weight:.3g} of one record"),
             ]
-        facts = [
+        facts += [
             ("tilt", f"{bounds.tilt:g}"),
             ("losses vary by", f"at most {bounds.loss_range:.4g} for coefficients up to {bounds.radius:.4g}"),
             ("largest weight", f"{weight:.3g} of one record, {weight * bounds.n_samples:.3g} times 1/n"),
@@ -180,25 +199,8 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
 
     Parameters
     ----------
-    tilt : float, default=1.0
-        0 is the mean of the losses, infinity would be the largest one. The noise grows with the weight that one
-        record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the range of the losses.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin; the hinge is smoothed with bandwidth 0.5.
-    share : float or "max", optional
-        In place of a tilt: minimise the mean of the worst ``share n`` losses, at least one and at most all. ``"max"``
-        is the largest loss. The noise is ``1 / share`` times that of a mean, whatever the range of the losses
-        (:class:`~dpconvex.privacy.WorstShareBounds`), so that that of ``"max"`` does not fall with n.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        A replaced record may change its label. A tilt has no bound for add-or-remove-one, a share has.
-    row_norm : float, optional
-        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). The
-        influence weight of a longer row multiplies its loss, in the exponent too.
-    coef_bound : float, optional
-        Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 % of it, which bounds
-        the losses; what is released is projected on it. By default the best of a few by predicted risk, or none.
-    mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
-        Only output perturbation has a proof here.
 
     Notes
     -----
@@ -225,14 +227,8 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    tilt : float, default=1.0
-        0 is the mean of the losses of mapped targets, infinity would be the largest one.
     loss : {"huber"} or Loss, default="huber"
         Loss of the residual; Huber's with width 0.2 of half the target's range.
-    target_bounds : pair (low, high), optional
-        Public range of the target; values beyond are clipped. (-1, 1) by default.
-    share, neighbors, nominal_samples, coef_bound, mechanism
-        As in :class:`DPTiltedClassifier`.
 
     Notes
     -----
@@ -271,7 +267,24 @@ class SparseOutput(OutputPerturbation):
 
 @estimator
 class PrivateRobustModel(PrivateOutputModel):
-    """Base of robust models: an adversary and its bounds."""
+    """Base of robust models: an adversary and its bounds.
+
+    Parameters
+    ----------
+    radius : float, default=0.1
+        How far an adversary can move a row, in mapped units: 1 is the bound of a column. Without feature bounds these
+        are the user's units.
+    norm : {"l2", "linf", "l1", "box", "hull"}, default="l2"
+        Norm in which the radius is meant: the whole row, every column, or a budget shared by the columns; or the set
+        that the radius multiplies, a box or a hull of vectors.
+    shape : sequence, optional
+        Half-widths of a box, one per column, or vectors whose hull, with their negatives, is the set: extreme points of
+        any convex set of one's own. In mapped units.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which the adversary cannot move.
+    alpha : float, optional
+        Penalty; by default the one with the smallest predicted robust risk, from public facts.
+    """
 
     radius: float = 0.1
     norm: str = "l2"
@@ -306,38 +319,20 @@ class PrivateRobustModel(PrivateOutputModel):
         """Return what an adversary pays for a move, if there is such a cost."""
         return None
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
-        bounds = certificate.bounds
-        return {
-            "kind of bounds": (type(bounds), RobustBounds),
-            "loss": (bounds.loss, self._own_loss()),
-            "cost": (bounds.cost, self._cost()),
-            "width": (bounds.width, RobustBounds.width),
-            "shape": (bounds.shape, _shape_of(self.shape)),
-        }
-
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if bounds.cost is not None:
             return CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
         kind = AdversarialResidualObjective if bounds.residual else AdversarialObjective
-        return kind(
-            rows,
-            bounds.loss,
-            bounds.alpha,
-            bounds.radius,
-            bounds.norm,
-            bounds.width,
-            divisor=bounds.n_samples,
-            shape=bounds.shape,
-        )
+        constants = (bounds.loss, bounds.alpha, bounds.radius, bounds.norm, bounds.width)
+        return kind(rows, *constants, divisor=bounds.n_samples, shape=bounds.shape)
 
-    def _own_facts(self) -> list[tuple[str, str]]:
+    def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
         adversary = f"rows moved by up to {bounds.radius:g} in {bounds.norm} (mapped units)"
         if bounds.cost is not None:
             adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.perturbation_norm:.3g}"
-        return [("adversary", adversary)]
+        return [*super()._summary_facts(), ("adversary", adversary)]
 
 
 @estimator
@@ -352,26 +347,11 @@ class DPRobustClassifier(LogisticProbabilities, PrivateRobustModel, PrivateLinea
 
     Parameters
     ----------
-    radius : float, default=0.1
-        How far an adversary can move a row, in mapped units: 1 is the bound of a column. Without feature bounds these
-        are the user's units.
-    norm : {"l2", "linf", "l1", "box", "hull"}, default="l2"
-        Norm in which the radius is meant: the whole row, every column, or a budget shared by the columns; or the set
-        that the radius multiplies, a box or a hull of vectors.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin, never increasing; the hinge is smoothed with bandwidth 0.5.
     cost : float, optional
         With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the adversary's gain, who then
         solves a strongly concave problem. l2 and replace-one only; at least ``4 loss(0) curvature / alpha``.
-    shape : sequence, optional
-        Half-widths of a box, one per column, or vectors whose hull, with their negatives, is the set: extreme points of
-        any convex set of one's own. In mapped units.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept, which the adversary cannot move.
-    alpha : float, optional
-        Penalty; by default the one with the smallest predicted robust risk, from public facts.
-    mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
-        Only output perturbation is offered: the Hessian of a record has a rank above one.
 
     Notes
     -----
@@ -406,16 +386,10 @@ class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    radius, norm, shape, fit_intercept
-        As in :class:`DPRobustClassifier`.
     loss : {"huber", "absolute", "squared"} or Loss, default="huber"
         Loss of the residual in units of half the target's range: Huber's with width 0.2, the absolute one smoothed with
         bandwidth 0.05, or half the square (linear beyond a residual of 2). A quantile is the loss
         ``convolve(Pinball(0.9), LogisticKernel(), 0.05)``.
-    target_bounds : pair (low, high), optional
-        Public range of the target; values beyond are clipped. (-1, 1) by default.
-    alpha, mechanism
-        As in :class:`DPRobustClassifier`.
 
     Notes
     -----

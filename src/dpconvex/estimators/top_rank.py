@@ -87,9 +87,8 @@ class DPTopRankClassifier(PrivateRankingModel):
         """Return K and m+, checked."""
         owner = type(self).__name__
         top = check_count("top", owner, self.top, 1)
-        if self.min_positive is None:
-            return {"top": top, "min_positive": top}
-        return {"top": top, "min_positive": check_count("min_positive", owner, self.min_positive, 1)}
+        least = top if self.min_positive is None else check_count("min_positive", owner, self.min_positive, 1)
+        return {"top": top, "min_positive": least}
 
     def _own_loss(self) -> PointwiseLoss:
         owner = type(self).__name__

@@ -16,15 +16,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.row_weights import canonical_identifier, exact_values
-
-if TYPE_CHECKING:
-    import polars as pl
+from dpconvex.on_demand import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
@@ -59,8 +57,6 @@ class Cells:
 
     def as_numbers(self, decimal: str = ".") -> NDArray[np.float64]:
         """Return finite numbers, and NaN for everything else; the decimal sign is that of text."""
-        import polars as pl
-
         found = np.full(len(self), math.nan)
         if self.text is not None:
             text = replace_decimal_comma(self.text) if decimal == "," else self.text
@@ -91,8 +87,6 @@ class Cells:
 
 
 def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
-    import polars as pl
-
     words = text.unique(maintain_order=True).to_list()
     frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
     rows = text.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
@@ -108,8 +102,6 @@ def replace_decimal_comma(text: pl.Series) -> pl.Series:
 
 def read_cells(column: Any) -> Cells:
     """Return the cells of a column: a series of polars or pandas, a pyarrow array, an array or a list."""
-    import polars as pl
-
     if type(column).__module__.split(".")[0] == "pyarrow":
         column = pl.Series(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
     if isinstance(column, pl.Series):
@@ -130,8 +122,6 @@ def read_cells(column: Any) -> Cells:
 
 
 def _cells_of_polars(column: pl.Series) -> Cells:
-    import polars as pl
-
     kind = column.dtype
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean):
         return Cells(text=column.cast(pl.String).str.strip_chars())
@@ -148,8 +138,6 @@ def _cells_of_polars(column: pl.Series) -> Cells:
 
 def _cells_of_objects(values: Iterable[object]) -> Cells:
     """Return the cells of Python objects, each by its own type."""
-    import polars as pl
-
     cells = [read_cell(value) for value in values]
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]

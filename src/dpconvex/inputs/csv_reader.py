@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from dpconvex.inputs import InputError
+from dpconvex.on_demand import np, pl
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
 CSV, PACKED = (".csv", ".tsv"), (".gz", ".zip")
@@ -149,9 +148,6 @@ class Layout:
 
     def read(self, path: Path, wanted: list[str]) -> TableRows:
         """Return the wanted columns of all lines below the header."""
-        import numpy as np
-        import polars as pl
-
         with open_bytes(path) as file:
             file.read(self.start)
             blocks = [file.read()] if self.line_breaks else read_line_blocks(file, self.newline)
@@ -167,9 +163,6 @@ class Layout:
 
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return lines as text, and which of them hold bytes that the encoding does not have."""
-        import numpy as np
-        import polars as pl
-
         whole = block.removesuffix(self.newline)
         if block and self.encoding == "utf-8" and not self.line_breaks:
             # A line end is part of no other sign: to decode all lines at once is to decode each of them.
@@ -183,9 +176,6 @@ class Layout:
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
     def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> TableRows:
-        import numpy as np
-        import polars as pl
-
         problems = np.where(undecoded, LineProblem.UNDECODED, LineProblem.NONE).astype(np.uint8)
         problems[(lines == "").to_numpy()] = LineProblem.BLANK
         quoted = lines.str.contains('"', literal=True)
@@ -212,8 +202,6 @@ class Layout:
 
     def _split_unquoted(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of lines without quotes, and which lines have too many."""
-        import polars as pl
-
         indices = self._indices(wanted)
         long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
         if long.any():
@@ -225,9 +213,6 @@ class Layout:
 
     def _parse_quoted(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
         """Return the fields of lines with quotes, and what is wrong with each line."""
-        import numpy as np
-        import polars as pl
-
         rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
         for number, line in enumerate(lines):
             found = split_fields(line, self.delimiter)

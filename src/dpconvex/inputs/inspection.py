@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,7 @@ from dpconvex.inputs.csv_reader import MISSING_WORDS, FileFormat, count_line_pro
 from dpconvex.inputs.encoding import encode, flag_word, match_labels, read_times, to_array
 from dpconvex.inputs.schema import Column, Date, Flag, Number, Schema
 from dpconvex.inputs.table_files import hide_values, open_table, read_person_column
-
-if TYPE_CHECKING:
-    import polars as pl
+from dpconvex.on_demand import pl
 
 MOST = 0.9  # of its cells decide the kind of a column: a remark among numbers makes no categories of them
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
@@ -59,8 +56,6 @@ def guess_column_kinds(path: Path, file: FileFormat) -> tuple[dict[str, ColumnKi
 
 
 def _guess_kind(column: pl.Series) -> ColumnKind:
-    import polars as pl
-
     if column.dtype == pl.Boolean:
         return ColumnKind("flag")
     if column.dtype in (pl.Date, pl.Datetime):

@@ -10,12 +10,13 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
 from dpconvex.inputs.cells import WordMatcher, read_cell
 from dpconvex.inputs.settings import Classifier, Label
@@ -48,25 +49,23 @@ def declared_classes(classes: object, owner: str) -> np.ndarray | None:
     """Return the sorted label set that the 'classes' parameter declares, None if it is None, or raise."""
     if classes is None:
         return None
-    problem = (
-        f"The 'classes' parameter of {owner} must be None or a list of 2 to {MOST_LABELS} different labels, all of "
-        f"one kind: {_KINDS}."
-    )
+    allowed = f"None or a list of 2 to {MOST_LABELS} different labels, all of one kind: {_KINDS}"
+    problem = partial(parameter_error, "classes", owner, allowed)
     listed = isinstance(classes, Sequence) and not isinstance(classes, (str, bytes))
     if not listed and getattr(classes, "ndim", None) != 1:
         what = type(classes).__name__
         if isinstance(classes, (str, Set, Mapping)):
             what += ", which is no list"
-        raise TypeError(f"{problem} Got {what} instead. Write [0, 1], for instance.")
+        raise TypeError(str(problem(what, "Write [0, 1], for instance.")))
     labels = list(cast(Iterable[object], classes))
     kinds = {_label_kind(label) for label in labels}
     if len(kinds) > 1 or kinds & {"missing", "other"}:
-        raise ValueError(f"{problem} Got several kinds or other values instead.")
+        raise problem("several kinds or other values")
     found = np.unique(np.array(labels)) if labels else np.empty(0)
     if len(found) < len(labels):
-        raise ValueError(f"{problem} Got a label twice instead.")
+        raise problem("a label twice")
     if not 2 <= len(found) <= MOST_LABELS:
-        raise ValueError(f"{problem} Got {len(found)} instead.")
+        raise problem(str(len(found)))
     return found
 
 
@@ -81,8 +80,8 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
             raise ValueError(_other_kind(declared, owner))
         if not np.isin(found, declared).all():
             raise ValueError(
-                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_show_labels(declared)}. Got "
-                "others as well. Add them to 'classes', or map them to labels in it by a rule that is public."
+                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_show_labels(declared)}. "
+                "Got others as well. Add them to 'classes', or map them to labels in it by a rule that is public."
             )
         return declared
     if len(found) > MOST_FOUND:
@@ -117,8 +116,8 @@ def _other_kind(declared: np.ndarray, owner: str) -> str:
             "instance y.astype(str)."
         )
     return (
-        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_show_labels(declared)}, which are "
-        f"{kinds[0]}. Got {kinds[1]} instead. {remedy}"
+        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_show_labels(declared)}, "
+        f"which are {kinds[0]}. Got {kinds[1]} instead. {remedy}"
     )
 
 
@@ -190,10 +189,8 @@ def count_expected_classes(model: Classifier, n_classes: int | None) -> int:
         return 2 if declared is None else len(declared)
     check_count("n_classes", f"{owner}.certify", n_classes, 2)
     if declared is not None and n_classes != len(declared):
-        raise ValueError(
-            f"The 'n_classes' parameter of {owner}.certify must be the number of its 'classes', {len(declared)}. "
-            f"Got {n_classes!r} instead. Leave it out."
-        )
+        allowed = f"the number of its 'classes', {len(declared)}"
+        raise parameter_error("n_classes", f"{owner}.certify", allowed, repr(n_classes), "Leave it out.")
     return int(n_classes)
 
 

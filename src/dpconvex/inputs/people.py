@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_count, check_number, parameter_error
 from dpconvex.engine.dask.partitions import is_partitioned, numbers_or_missing
 from dpconvex.engine.row_weights import (
     NOBODY,
@@ -56,24 +56,18 @@ class PrivacyUnit:
         each = check_count("rows_per_person", owner, getattr(model, "rows_per_person", 1), 1)
         rule = getattr(model, "person_weight", "equal")
         if rule not in PERSON_WEIGHTS:
-            raise ValueError(
-                f"The 'person_weight' parameter of {owner} must be one of {list(PERSON_WEIGHTS)}. Got {rule!r} instead."
-            )
+            raise parameter_error("person_weight", owner, f"one of {list(PERSON_WEIGHTS)}", repr(rule))
         weighted = weighted or getattr(model, "class_weight", None) is not None
         if not groups:
             if rule == "rows":
-                raise ValueError(
-                    f"The 'person_weight' parameter of {owner} must be 'equal' without identifiers. Got 'rows' "
-                    "instead. Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."
-                )
+                remedy = "Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."
+                raise parameter_error("person_weight", owner, "'equal' without identifiers", "'rows'", remedy)
             return cls(count, rows_each=each, weighted=weighted)
         if rule == "rows":  # somebody with fewer rows has others of weight 0
             return cls(count * each, rows_each=each, weighted=True)
         if each > 1:
-            raise ValueError(
-                f"The 'rows_per_person' parameter of {owner} must be 1 with identifiers and person_weight='equal', "
-                f"where all rows of a person share one weight. Got {each!r} instead. Use person_weight='rows'."
-            )
+            allowed = "1 with identifiers and person_weight='equal', where all rows of a person share one weight"
+            raise parameter_error("rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'.")
         return cls(count, people=True, weighted=weighted)
 
     def facts(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
+from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import Cells, read_cells, read_identifiers
@@ -20,6 +21,7 @@ from dpconvex.inputs.encoding import encode, is_smaller_sparse, match_labels, to
 from dpconvex.inputs.people import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_values, open_table, require_columns
+from dpconvex.on_demand import pd, pl
 
 
 class _PersonTransform:
@@ -108,9 +110,7 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
 
     def _wants_sparse(self) -> bool:
         if not (isinstance(self.sparse, (bool, np.bool_)) or self.sparse == "auto"):
-            raise ValueError(
-                f"The 'sparse' parameter of PublicTable must be True, False or 'auto'. Got {self.sparse!r} instead."
-            )
+            raise parameter_error("sparse", "PublicTable", "True, False or 'auto'", repr(self.sparse))
         return bool(self.sparse)
 
     def transform(self, X: Any) -> Any:
@@ -130,8 +130,6 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         """
         schema = self._parsed()
         if is_partitioned(X):
-            import pandas as pd
-
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
             return X.map_partitions(partial(encode_frame, schema, owner="PublicTable"), meta=meta)
         if self._wants_sparse():
@@ -233,17 +231,11 @@ def encode_frame(schema: Schema, X: Any, owner: str) -> Any:
     """Return the columns of numbers as a dataframe: of pandas for pandas, otherwise of polars."""
     rows = to_array(encode(schema, read_table_cells(X, schema.inputs, schema, owner)))
     if type(X).__module__.split(".")[0] == "pandas":
-        import pandas as pd
-
         return pd.DataFrame(rows, columns=schema.names, index=X.index)
-    import polars as pl
-
     return pl.DataFrame(rows, schema=schema.names, orient="row")
 
 
 def _identify_partition(part: Any, missing: tuple[str, ...]) -> Any:
-    import pandas as pd
-
     return pd.Series(read_identifiers(part, missing), index=part.index, name=part.name)
 
 

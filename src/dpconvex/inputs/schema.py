@@ -389,10 +389,14 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
     columns: list[Column] = []
     table_of: dict[str, str] = {}
+
+    def check_is_new(name: str, table_name: str) -> None:
+        if name in table_of:
+            raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
+
     for table_name, read in readers.items():
         for name, value in tables[table_name].items():
-            if name in table_of:
-                raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
+            check_is_new(name, table_name)
             table_of[name] = table_name
             columns.append(read(name, value))
     if not columns:
@@ -406,9 +410,10 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     if ignored and set(ignored) != {"columns"}:
         raise InputError('The schema\'s [ignore] must be columns = ["a", "b"].')
     unused = _parse_words("ignore", "columns", ignored["columns"]) if ignored else ()
-    for name, table_name in (*((name, "person") for name in person.values()), *((name, "ignore") for name in unused)):
-        if name in table_of:
-            raise InputError(f"The column {shown_name(name)} is in [{table_of[name]}] and in [{table_name}].")
+    for name in person.values():
+        check_is_new(name, "person")
+    for name in unused:
+        check_is_new(name, "ignore")
     schema = Schema(tuple(columns), (), target, person.get("column"), unused, parse_file_format(tables["file"]))
     schema = replace(schema, interactions=_parse_interactions(tables["interactions"], schema))
     _check_columns(schema)
@@ -459,11 +464,16 @@ def _error(table: str, name: str, must: str) -> InputError:
     return InputError(f"In the schema, {shown_name(name)} in [{table}] must {must}.")
 
 
+def _require(holds: object, table: str, name: str, must: str) -> None:
+    """Raise unless a column's declaration is as it must be."""
+    if not holds:
+        raise _error(table, name, must)
+
+
 def _check_keys(table: str, name: str, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     """Raise if a column's own table holds what it cannot."""
-    unknown = [key for key in value if key not in allowed]
-    if unknown:
-        raise _error(table, name, f"have {list(allowed)} only. Check {shown_name(str(unknown[0]))}")
+    for key in value:
+        _require(key in allowed, table, name, f"have {list(allowed)} only. Check {shown_name(str(key))}")
 
 
 def _parse_range(table: str, name: str, value: object) -> Range:
@@ -473,8 +483,7 @@ def _parse_range(table: str, name: str, value: object) -> Range:
     low, high = (_finite_number(end) for end in value)
     if low is None or high is None:
         raise _error(table, name, must)
-    if not (low < high and math.isfinite(high - low)):
-        raise _error(table, name, f"{must} with low < high")
+    _require(low < high and math.isfinite(high - low), table, name, f"{must} with low < high")
     return low, high
 
 
@@ -493,11 +502,10 @@ def _parse_words(table: str, name: str, value: object, least: int = 1) -> tuple[
     must = 'be a list like ["a", "b"]'
     if not isinstance(value, (list, tuple)) or len(value) < least:
         raise _error(table, name, must)
-    if not all(isinstance(item, str) and item.strip() for item in value):
-        raise _error(table, name, f"{must}, of non-empty text; write numbers in quotes")
+    texts = all(isinstance(item, str) and item.strip() for item in value)
+    _require(texts, table, name, f"{must}, of non-empty text; write numbers in quotes")
     words = tuple(item.strip() for item in value)
-    if len(set(words)) < len(words):
-        raise _error(table, name, f"{must} without repetitions")
+    _require(len(set(words)) == len(words), table, name, f"{must} without repetitions")
     return words
 
 
@@ -512,10 +520,8 @@ def _parse_missing(
     elif isinstance(value, str) and table != "dates":
         value = None
     constant = None if value is None else read(value)
-    if constant is None:
-        raise _error(
-            table, name, f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column"
-        )
+    must = f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column"
+    _require(constant is not None, table, name, must)
     return Missing("value", constant)
 
 
@@ -527,23 +533,18 @@ def _parse_number(name: str, value: Any) -> Number:
     table = "features"
     if not isinstance(value, Mapping):
         return Number(name, *_parse_range(table, name, value))
-    if "bounds" not in value:
-        raise _error(table, name, "have bounds = [low, high]: two finite numbers")
+    _require("bounds" in value, table, name, "have bounds = [low, high]: two finite numbers")
     _check_keys(table, name, value, ("bounds", "transform", "knots", "unit", "missing"))
     low, high = _parse_range(table, name, value["bounds"])
     transform, unit = value.get("transform", "clip"), value.get("unit", "")
-    if transform not in TRANSFORMS:
-        raise _error(table, name, f"have a transform of {list(TRANSFORMS)}")
+    _require(transform in TRANSFORMS, table, name, f"have a transform of {list(TRANSFORMS)}")
     least = {"log1p": -1.0, "log": 0.0, "sqrt": -math.ulp(0.0)}.get(transform, -math.inf)
-    if not low > least:
-        raise _error(table, name, f"have bounds for which {transform} is a number")
-    if not isinstance(unit, str):
-        raise _error(table, name, "have a unit in quotes")
+    _require(low > least, table, name, f"have bounds for which {transform} is a number")
+    _require(isinstance(unit, str), table, name, "have a unit in quotes")
     listed = value.get("knots", [])
     knots = [_finite_number(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
-    if not _increasing(ordered):
-        raise _error(table, name, "have knots between its bounds, each larger than the one before")
+    _require(_increasing(ordered), table, name, "have knots between its bounds, each larger than the one before")
 
     def within(constant: object) -> float | None:
         number = _finite_number(constant)
@@ -551,8 +552,7 @@ def _parse_number(name: str, value: Any) -> Number:
 
     missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
     number = Number(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
-    if not _increasing(number.transformed_knots):
-        raise _error(table, name, "have knots that differ after its transform")
+    _require(_increasing(number.transformed_knots), table, name, "have knots that differ after its transform")
     return number
 
 
@@ -562,8 +562,7 @@ def _parse_category(name: str, value: Any) -> Category:
         return Category(name, _parse_words(table, name, value))
     _check_keys(table, name, value, ("values", "other", "missing"))
     values, other = _parse_words(table, name, value.get("values")), value.get("other", False)
-    if not isinstance(other, bool):
-        raise _error(table, name, "have other = true or false")
+    _require(isinstance(other, bool), table, name, "have other = true or false")
     rule, rules = value.get("missing", "other"), ("row", "indicator", "other")
     missing = _parse_missing(table, name, rule, rules, lambda word: word if word in values else None)
     return Category(name, values, other, missing)
@@ -573,19 +572,16 @@ def _parse_flag(name: str, value: Any) -> Flag:
     table = "flags"
     if isinstance(value, (list, tuple)):
         words = _parse_words(table, name, value)
-        if len(words) != 2:
-            raise _error(table, name, 'be ["no", "yes"]: what is false, then what is true')
+        _require(len(words) == 2, table, name, 'be ["no", "yes"]: what is false, then what is true')
         value = {"false": [words[0]], "true": [words[1]]}
-    if not isinstance(value, Mapping):
-        raise _error(table, name, 'be ["no", "yes"], or {}, which knows the usual words')
+    _require(isinstance(value, Mapping), table, name, 'be ["no", "yes"], or {}, which knows the usual words')
     _check_keys(table, name, value, ("true", "false", "missing"))
     usual = Flag(name)
     true, false = (
         tuple(word.lower() for word in _parse_words(table, name, value[key])) if key in value else words
         for key, words in (("true", usual.true), ("false", usual.false))
     )
-    if set(true) & set(false):
-        raise _error(table, name, "not have a word that is true and false")
+    _require(not set(true) & set(false), table, name, "not have a word that is true and false")
     rule, rules = value.get("missing", "row"), ("row", "indicator")
     missing = _parse_missing(table, name, rule, rules, lambda word: word if isinstance(word, bool) else None)
     return Flag(name, true, false, missing)
@@ -607,23 +603,19 @@ def _parse_date(name: str, value: Any) -> Date:
     table = "dates"
     if isinstance(value, (list, tuple)):
         value = {"parts": list(value)}
-    if not isinstance(value, Mapping):
-        raise _error(table, name, f"be a list of {list(PARTS)}")
+    _require(isinstance(value, Mapping), table, name, f"be a list of {list(PARTS)}")
     _check_keys(table, name, value, ("parts", "format", "since", "until", "missing"))
     parts = _parse_words(table, name, value.get("parts"))
-    if not set(parts) <= set(PARTS):
-        raise _error(table, name, f"have parts of {list(PARTS)}")
+    _require(set(parts) <= set(PARTS), table, name, f"have parts of {list(PARTS)}")
     since, until = (_parse_day(value.get(key)) for key in ("since", "until"))
-    wanted = "days" in parts
-    if wanted != (since is not None) or wanted != (until is not None):
-        raise _error(table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
-    if since is not None and until is not None and not since < until:
-        raise _error(table, name, "have since before until")
+    given = ("days" in parts) == (since is not None) == (until is not None)
+    _require(given, table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
+    _require(since is None or until is None or since < until, table, name, "have since before until")
     pattern = value.get("format", "")
-    if isinstance(pattern, str) and len(pattern) > LONGEST_FORMAT:
-        raise _error(table, name, f"have a format of at most {LONGEST_FORMAT} characters")
-    if not isinstance(pattern, str) or not _reads_back(pattern):
-        raise _error(table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
+    short = not isinstance(pattern, str) or len(pattern) <= LONGEST_FORMAT
+    _require(short, table, name, f"have a format of at most {LONGEST_FORMAT} characters")
+    known = isinstance(pattern, str) and _reads_back(pattern)
+    _require(known, table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
     missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), _parse_day)
     return Date(name, parts, pattern, since, until, missing)
 
@@ -644,13 +636,12 @@ def _parse_interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Inter
     widths = {block.name: len(block.names) for block in schema.blocks}
     total, found = sum(widths.values()), []
     for name, value in table.items():
-        if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] == value[1]:
-            raise _error("interactions", name, 'be two columns: ["store", "day.weekday"]')
+        where, two = ("interactions", name), isinstance(value, (list, tuple)) and len(value) == 2
+        _require(two and value[0] != value[1], *where, 'be two columns: ["store", "day.weekday"]')
         for part in value:
-            if not isinstance(part, str) or part not in widths:
-                raise _error("interactions", name, f"be two of the schema's columns. Check {shown_name(str(part))}")
-        if name in widths:
-            raise _error("interactions", name, "not have the name of a column")
+            known = isinstance(part, str) and part in widths
+            _require(known, *where, f"be two of the schema's columns. Check {shown_name(str(part))}")
+        _require(name not in widths, *where, "not have the name of a column")
         total += widths[value[0]] * widths[value[1]]
         found.append(Interaction(name, value[0], value[1]))
     if total > MOST_COLUMNS:
@@ -668,10 +659,9 @@ def _parse_target(table: Mapping[str, Any]) -> Target | None:
         if not isinstance(value, Mapping):
             return Target(name, _parse_range("target", name, value))
         _check_keys("target", name, value, ("bounds", "classes"))
-        if set(value) == {"classes"}:
-            return Target(name, None, _parse_words("target", name, value["classes"], 2))
+        _require(len(value) < 2, "target", name, "have bounds or classes, not both")
         if "classes" in value:
-            raise _error("target", name, "have bounds or classes, not both")
+            return Target(name, None, _parse_words("target", name, value["classes"], 2))
         return Target(name, _parse_range("target", name, value["bounds"]) if value else None)
     return None
 

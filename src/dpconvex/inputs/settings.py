@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import Certificate
@@ -50,9 +51,7 @@ def resolve_kernel(kernel: object, owner: str) -> Kernel:
         return KERNELS[kernel]
     if isinstance(kernel, Kernel):
         return kernel
-    raise ValueError(
-        f"The 'kernel' parameter of {owner} must be one of {list(KERNELS)} or a kernel object. Got {kernel!r} instead."
-    )
+    raise parameter_error("kernel", owner, f"one of {list(KERNELS)} or a kernel object", repr(kernel))
 
 
 def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, owner: str) -> int:
@@ -60,17 +59,13 @@ def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, own
     check_neighbors(neighbors, owner)
     if neighbors == "replace_one":
         if nominal_samples is not None:
-            raise ValueError(
-                f"The 'nominal_samples' parameter of {owner} must be None with neighbors='replace_one', where the "
-                f"number of rows is public. Got {nominal_samples!r} instead."
-            )
+            allowed = "None with neighbors='replace_one', where the number of rows is public"
+            raise parameter_error("nominal_samples", owner, allowed, repr(nominal_samples))
         return int(n_samples)
     if isinstance(nominal_samples, bool) or not isinstance(nominal_samples, (int, np.integer)) or nominal_samples < 1:
-        raise ValueError(
-            f"The 'nominal_samples' parameter of {owner} must be a positive integer with "
-            f"neighbors='add_or_remove_one', where the number of rows is private. Got {nominal_samples!r} instead. "
-            "Give a public guess of the number of rows."
-        )
+        allowed = "a positive integer with neighbors='add_or_remove_one', where the number of rows is private"
+        remedy = "Give a public guess of the number of rows."
+        raise parameter_error("nominal_samples", owner, allowed, repr(nominal_samples), remedy)
     return int(nominal_samples)
 
 
@@ -85,9 +80,7 @@ def ignores_invalid(model: Model) -> bool:
     """Return whether invalid rows count nowhere; classifiers must declare their labels then."""
     owner, value = type(model).__name__, model.invalid_rows
     if not (isinstance(value, str) and value in INVALID_ROWS):
-        raise ValueError(
-            f"The 'invalid_rows' parameter of {owner} must be one of {list(INVALID_ROWS)}. Got {value!r} instead."
-        )
+        raise parameter_error("invalid_rows", owner, f"one of {list(INVALID_ROWS)}", repr(value))
     if value == "error":
         return False
     if getattr(model, "classes", ()) is None:
@@ -131,10 +124,8 @@ def check_quantile_levels(values: Sequence[object], owner: str) -> tuple[float, 
     """Return levels of one fit, in increasing order, or raise."""
     levels = tuple(check_quantile_level(value, owner) for value in values[: MOST_LEVELS + 1])
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
-        raise ValueError(
-            f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "
-            f"Got {list(levels[:10])!r} instead. Sort them."
-        )
+        allowed = f"a level, or up to {MOST_LEVELS} levels in increasing order"
+        raise parameter_error("quantile", owner, allowed, repr(list(levels[:10])), "Sort them.")
     return levels
 
 
@@ -147,43 +138,38 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
     """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
     if bounds is None:
         return None
-    shape = "a pair (low, high) of finite numbers with low < high"
+    shape = "None or a pair (low, high) of finite numbers with low < high"
     if columns is not None:
-        shape += f", each a scalar or one value for each of the {columns} columns"
-        shape += ": (lows, highs), not one pair per column"
+        shape += (
+            f", each a scalar or one value for each of the {columns} columns: (lows, highs), not one pair per column"
+        )
     if isinstance(bounds, Mapping) and columns is not None and name == "feature_bounds":
         bounds = _bounds_by_name(name, bounds, columns, owner)
-    problem = f"The '{name}' parameter of {owner} must be None or {shape}."
+    problem = partial(parameter_error, name, owner, shape)
     pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
     if pairs and columns is not None:
         # With two columns it could be read either way.
-        raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
+        raise problem("a list of tuples", "Write ([0, 0], [1, 2]).")
     try:
         low, high = (_bound_array(bound) for bound in _unpackable_bounds(bounds))
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{problem} Got another shape or type instead.") from error
+        raise problem("another shape or type") from error
     if wrong:
         counts = f"{low.size} lows and {high.size} highs"
         if columns is None:
-            raise ValueError(
-                f"{problem} Got {counts} instead. One pair serves all products and levels: give the widest range."
-            )
-        raise ValueError(
-            f"{problem} Got {counts} for {columns} columns instead. Indicators of categories are columns too."
-        )
+            raise problem(counts, "One pair serves all products and levels: give the widest range.")
+        raise problem(f"{counts} for {columns} columns", "Indicators of categories are columns too.")
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError(f"{problem} Got a value that is not finite instead.")
+        raise problem("a value that is not finite")
     if not (low < high).all():
-        raise ValueError(f"{problem} Got low >= high instead. Swap them, or drop a column that is constant.")
+        raise problem("low >= high", "Swap them, or drop a column that is constant.")
     largest = max(float(np.abs(bound).max(initial=0)) for bound in (low, high))
     if largest > LARGEST_BOUND or not (high - low >= SMALLEST_WIDTH).all():
-        raise ValueError(
-            f"{problem} Got a value beyond {LARGEST_BOUND:g} or a width below {SMALLEST_WIDTH:g} instead. "
-            "Change the units."
-        )
+        got = f"a value beyond {LARGEST_BOUND:g} or a width below {SMALLEST_WIDTH:g}"
+        raise problem(got, "Change the units.")
     return low, high
 
 
@@ -223,11 +209,8 @@ def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
     """Return the source of a fit's noise, or raise if its mechanism cannot be exact throughout."""
     noise = NoiseSource(model.random_state, model.sampler)
     if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:
-        raise ValueError(
-            f"The 'sampler' parameter of {type(model).__name__} must be 'auto' with "
-            f"mechanism={certificate.mechanism!r}, whose steps are drawn in floating point. Got 'exact' instead. "
-            "Use another mechanism."
-        )
+        allowed = f"'auto' with mechanism={certificate.mechanism!r}, whose steps are drawn in floating point"
+        raise parameter_error("sampler", type(model).__name__, allowed, "'exact'", "Use another mechanism.")
     return noise
 
 

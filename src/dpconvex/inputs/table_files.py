@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import (
@@ -30,13 +29,8 @@ from dpconvex.inputs.csv_reader import (
     unreadable_lines,
 )
 from dpconvex.inputs.schema import MOST_COLUMNS, Date, Flag, Number, Schema, shown_name
+from dpconvex.on_demand import dask, dd, np, pd, pl
 from dpconvex.whole_files import write_whole
-
-if TYPE_CHECKING:
-    import dask.dataframe as dd
-    import numpy as np
-    import pandas as pd
-    import polars as pl
 
 PARQUET = (".parquet", ".pq")
 #: Problems that make a line unreadable.
@@ -74,8 +68,6 @@ def check_file(path: Path) -> None:
 @contextlib.contextmanager
 def hide_values(path: Path | None) -> Iterator[None]:
     """Replace a reader's error, which may quote data, by one that does not."""
-    import polars as pl
-
     what = "The data" if path is None else f"The file {path.name!r}"
     try:
         yield
@@ -128,9 +120,6 @@ class OpenTable:
 
     def read_rows(self, wanted: list[str]) -> TableRows:
         """Return the wanted columns of every line, and the problem of each line."""
-        import numpy as np
-        import polars as pl
-
         require_columns(self.names, wanted, "The data file")
         with hide_values(self.path):
             if self.layout is not None:
@@ -143,9 +132,6 @@ def _usable_rows(
     rows: TableRows, path: Path, layout: Layout, refused: tuple[LineProblem, ...] = FAULTS
 ) -> pl.DataFrame:
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
-    import numpy as np
-    import polars as pl
-
     if np.isin(rows.problems, refused).any():
         raise unreadable_lines(path, layout)
     return rows.cells.filter(pl.Series(rows.problems != LineProblem.BLANK))
@@ -153,8 +139,6 @@ def _usable_rows(
 
 def open_table(path: Path, file: FileFormat | None = None) -> OpenTable:
     """Return a table and the names of its columns that can be used; an index column has no name."""
-    import polars as pl
-
     kind = table_format(path)
     check_file(path)
     path = path.resolve()
@@ -171,8 +155,6 @@ def open_table(path: Path, file: FileFormat | None = None) -> OpenTable:
 
 def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
-    import polars as pl
-
     file = file or FileFormat()
     if table_format(path) == "parquet":
         written = io.BytesIO()
@@ -211,8 +193,6 @@ def read_training_file(
 
     With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
     """
-    import polars as pl
-
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
     table = open_table(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
     rows, target = _encode_training(table, schema, labels, kind, ignored, table_format(path) == "parquet")
@@ -241,8 +221,6 @@ def _encode_training(
 
 def read_person_column(column: pl.Series, file: FileFormat) -> np.ndarray:
     """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
-    import polars as pl
-
     from dpconvex.inputs.cells import read_identifiers
 
     kind = column.dtype
@@ -256,8 +234,6 @@ def read_person_column(column: pl.Series, file: FileFormat) -> np.ndarray:
 
 def _encode_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
     """Return the rows of ``X``; rows that a missing value makes invalid hold NaN, or are refused."""
-    import numpy as np
-
     from dpconvex.inputs.cells import read_cells
     from dpconvex.inputs.encoding import encode, invalid_columns, to_array
 
@@ -287,8 +263,6 @@ def _check_types(table: pl.DataFrame, schema: Schema) -> None:
 
     A single missing value makes whole numbers floats where pandas writes the file, and all missing have no type.
     """
-    import polars as pl
-
     for column in schema.columns:
         kind = table.schema[column.name]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
@@ -300,9 +274,6 @@ def _check_types(table: pl.DataFrame, schema: Schema) -> None:
 
 def _read_target_numbers(table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False) -> pl.Series:
     """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
-    import numpy as np
-    import polars as pl
-
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
@@ -327,8 +298,6 @@ def read_labels(
     public and measurements are no labels. With ``ignored`` other cells are missing instead of refused. Text is matched
     with the classes of the ``schema``, so that ``1.0`` is the class ``1``.
     """
-    import polars as pl
-
     column = table[name]
     words = column.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null)
     if not words and not _is_number(column.dtype):
@@ -374,8 +343,6 @@ def read_labels(
 
 def _match_classes(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
     """Return the class of the schema that each label means, null where it means none."""
-    import polars as pl
-
     from dpconvex.inputs.cells import read_cells
     from dpconvex.inputs.encoding import match_labels
 
@@ -384,8 +351,6 @@ def _match_classes(text: pl.Series, classes: tuple[str, ...], decimal: str) -> p
 
 def _whole_or_missing(text: pl.Series) -> pl.Series:
     """Return the whole numbers of a column of text, written with or without a decimal point, as objects."""
-    import polars as pl
-
     whole = text.cast(pl.Int64, strict=False)
     numbers = text.cast(pl.Float64, strict=False)
     exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
@@ -395,8 +360,6 @@ def _whole_or_missing(text: pl.Series) -> pl.Series:
 
 
 def _is_number(dtype: pl.DataType) -> bool:
-    import polars as pl
-
     return bool(dtype.is_numeric() or dtype == pl.Boolean)
 
 
@@ -411,8 +374,6 @@ class Piece:
 
     def read(self, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
         """Return the wanted columns, by the rules of `OpenTable.read`."""
-        import polars as pl
-
         path = Path(self.path)
         with hide_values(path):
             if self.layout is None:
@@ -506,10 +467,6 @@ def load_piece(piece: Piece, schema: Schema, kind: str | None, ignored: bool = F
 
     ``kind`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
     """
-    import numpy as np
-    import pandas as pd
-    import polars as pl
-
     table = piece.read(_training_columns(schema), every_line=ignored)
     typed = table_format(Path(piece.path)) == "parquet"
     features, column = _encode_training(table, schema, kind is not None, kind, ignored, typed)
@@ -539,11 +496,6 @@ def read_file_partitions(
     Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are read for it. With ``ignored``
     what cannot be read is missing instead of refused.
     """
-    import dask
-    import dask.dataframe as dd
-    import numpy as np
-    import pandas as pd
-
     if labels and kind is None:
         has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
         assert schema.target is not None
@@ -564,8 +516,6 @@ def read_file_partitions(
 @contextlib.contextmanager
 def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
     """Run Dask on a cluster if an address is given, otherwise in `threads` threads."""
-    import dask
-
     if address is None:
         with dask.config.set(scheduler="threads", num_workers=threads):
             yield

@@ -17,6 +17,7 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from dpconvex.checks import data_error
 from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, objects_to_numbers
 from dpconvex.engine.row_weights import RowWeights, exact_values
 from dpconvex.engine.rows import Rows
@@ -26,6 +27,7 @@ from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.inputs.public_table import column_names, encode_frame
 from dpconvex.inputs.schema import Schema
 from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.on_demand import nw
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.table import DaskTable
@@ -47,8 +49,6 @@ def _float_types(X: Any) -> Any:
     floats = [np.float64, np.float32]
     if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "columns"):
         return floats
-    import narwhals as nw
-
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     single = isinstance(frame, nw.DataFrame) and set(frame.schema.values()) == {nw.Float32}
     return np.float32 if single else floats
@@ -231,10 +231,8 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, row_weights: Row
         if row_weights is None:
             return rows
         if isinstance(X, NonZeros):
-            raise ValueError(
-                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table "
-                "instead. Use X.toarray()."
-            )
+            must = "dense with groups, weights or class_weight"
+            raise data_error("X", owner, must, "a sparse table", "Use X.toarray().")
         return rows.with_row_weights(row_weights)
     function = target if callable(target) else None
     return cast("DaskTable", X).rows(row_map, function, shift, scale, row_weights)
@@ -281,8 +279,6 @@ def _check_columns(X: object, owner: str, loose: bool = False) -> None:
 
     With ``loose`` columns of Python objects pass: what they are taken for depends on values.
     """
-    import narwhals as nw
-
     if nw.dependencies.is_polars_lazyframe(X):
         raise TypeError(
             f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
@@ -324,7 +320,7 @@ def _check_dtype(name: str, array: object, owner: str) -> None:
         what, remedy = "a structured array", "Make an array of its fields, one column each."
     else:
         what, remedy = "text", _ENCODE if name == "X" else _TARGET
-    raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
+    raise data_error(name, owner, "numbers", what, remedy)
 
 
 def _find_table_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
@@ -380,29 +376,26 @@ def _find_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exc
 
 def _find_value_problem(name: str, data: Any, owner: str) -> Exception | None:
     """Return why data are not finite numbers, or None if they are."""
-    numbers = f"The {name} given to {owner} must be numbers"
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
     plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":
         return ValueError(f"Complex data not supported: the X and y given to {owner} must be real numbers.")
-    infinite = ValueError(f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}")
+    infinite = data_error(name, owner, "finite numbers", "NaN or infinity", _FILL)
     try:
         with np.errstate(all="ignore"):
             return None if np.isfinite(plain.astype(np.float64)).all() else infinite
     except OverflowError:
-        return ValueError(f"{numbers} that float64 can hold. Got a larger one instead. Change the units.")
+        return data_error(name, owner, "numbers that float64 can hold", "a larger one", "Change the units.")
     except ValueError:
-        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
+        return data_error(name, owner, "numbers", "text or other values", remedy)
     except TypeError:
         if any(is_missing(value) for value in plain.flat):
             return infinite
-        return TypeError(
-            f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
-        )
+        must = "numbers: each argument must be a string or a real number"
+        return TypeError(str(data_error(name, owner, must, "other objects", remedy)))
 
 
 def _unknown_problem(owner: str) -> Exception:
-    return ValueError(
-        f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
-        "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."
-    )
+    remedy = "Pass a two-dimensional array or dataframe, and a one-dimensional target."
+    must = "a table and a column of numbers with as many rows"
+    return data_error("X and y", owner, must, "something else", remedy)

@@ -18,25 +18,7 @@ from dpconvex.losses.pointwise import (
 from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
-    "Absolute",
-    "Bowl",
-    "Hinge",
-    "Huber",
-    "KinkedLoss",
-    "L1Norm",
-    "L1WithLink",
-    "Logistic",
-    "Loss",
-    "PairHinge",
-    "PairLogistic",
-    "PairSquared",
-    "PairSquaredHinge",
-    "PiecewiseLinear",
-    "Pinball",
-    "PointwiseLoss",
-    "ReLU",
-    "Scaled",
-    "SoftThreshold",
-    "Squared",
-    "VectorLoss",
-]
+    "Absolute", "Bowl", "Hinge", "Huber", "KinkedLoss", "L1Norm", "L1WithLink", "Logistic", "Loss", "PairHinge",
+    "PairLogistic", "PairSquared", "PairSquaredHinge", "PiecewiseLinear", "Pinball", "PointwiseLoss", "ReLU", "Scaled",
+    "SoftThreshold", "Squared", "VectorLoss",
+]  # fmt: skip

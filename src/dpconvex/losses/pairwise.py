@@ -89,11 +89,6 @@ class PairLogistic(PairLoss):
     ----------
     base : {"2", "e"}
         The logarithm's base.
-
-    Examples
-    --------
-    >>> float(PairLogistic().value(0.0)), PairLogistic("e").smoothness
-    (1.0, 0.25)
     """
 
     base: str = "2"
@@ -149,11 +144,6 @@ class PairHinge(PairLoss):
     ----------
     width : float
         0 leaves the kink as it is.
-
-    Examples
-    --------
-    >>> float(PairHinge().value(0.0)), float(PairHinge(0.0).value(0.0)), PairHinge().smoothness
-    (0.75, 1.0, 2.0)
     """
 
     width: float = 0.5

@@ -146,8 +146,8 @@ class Loss(Protocol):
 class PointwiseLoss(ABC):
     """A loss written once as a function ``c(u)``; this class puts ``y`` and ``z`` into it.
 
-    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``),
-    ``lipschitz`` and ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
+    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``), ``lipschitz`` and
+    ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
 
     - residual: ``u = y - z``, ``d/dz = -c'(u)``, ``d2/dz2 = c''(u)``;
     - margin: ``u = y * z``, ``d/dz = y * c'(u)``, ``d2/dz2 = y**2 * c''(u)``.
@@ -223,19 +223,15 @@ class _PiecewiseLinearLoss(PointwiseLoss):
 
     @property
     def lipschitz(self) -> float:
-        """Largest absolute slope."""
         return self.piecewise_linear.lipschitz
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``c(u)`` for float64 ``u``."""
         return self.piecewise_linear.value(u)
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``c'(u)``, at a kink the midpoint of the subdifferential."""
         return self.piecewise_linear.derivative(u)
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """Zero: the curvature of the linear pieces."""
         return np.zeros_like(u)
 
 
@@ -294,11 +290,6 @@ class SoftThreshold(_PiecewiseLinearLoss):
     ----------
     width : float
         Half the length of the free interval, positive.
-
-    Examples
-    --------
-    >>> float(SoftThreshold(0.5).value(3.0, 1.0)), float(SoftThreshold(0.5).value(1.2, 1.0))
-    (1.5, 0.0)
     """
 
     width: float
@@ -315,13 +306,7 @@ class SoftThreshold(_PiecewiseLinearLoss):
 
 @dataclass(frozen=True)
 class Hinge(_PiecewiseLinearLoss):
-    """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}.
-
-    Examples
-    --------
-    >>> float(Hinge().value(1.0, 0.25)), float(Hinge().value(-1.0, 0.25))
-    (0.75, 1.25)
-    """
+    """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}."""
 
     kind: ClassVar[Kind] = "margin"
     piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((1.0,), (-1.0, 0.0))
@@ -363,7 +348,7 @@ class KinkedLoss(_PiecewiseLinearLoss):
                 "The 'kind' parameter of KinkedLoss must be 'residual' or 'margin'. "
                 f"Got {self.kind!r} instead. Use 'residual' for a loss of y - z."
             )
-        shape = PiecewiseLinearFunction(tuple(self.knots), tuple(self.slopes), self.height)
+        shape = self.piecewise_linear
         for name in ("knots", "slopes", "height"):
             object.__setattr__(self, name, getattr(shape, name))
 
@@ -375,13 +360,7 @@ class KinkedLoss(_PiecewiseLinearLoss):
 
 @dataclass(frozen=True)
 class Logistic(PointwiseLoss):
-    """Logistic loss ``log(1 + exp(-y * z))`` with ``y`` in {-1, +1}, stable for every margin.
-
-    Examples
-    --------
-    >>> round(float(Logistic().value(1.0, 0.0)), 4), Logistic().smoothness
-    (0.6931, 0.25)
-    """
+    """Logistic loss ``log(1 + exp(-y * z))`` with ``y`` in {-1, +1}, stable for every margin."""
 
     kind: ClassVar[Kind] = "margin"
     lipschitz: ClassVar[float] = 1.0
@@ -410,11 +389,6 @@ class Huber(PointwiseLoss):
     ----------
     width : float
         Where the parabola turns into a line, positive; also the largest slope.
-
-    Examples
-    --------
-    >>> float(Huber(1.0).value(0.5, 0.0)), float(Huber(1.0).value(3.0, 0.0)), Huber(1.0).lipschitz
-    (0.125, 2.5, 1.0)
     """
 
     width: float
@@ -554,10 +528,9 @@ class DerivedLoss:
 class ClampedTarget(DerivedLoss):
     """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the loss.
 
-    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear
-    piece of the loss only, so that the minimiser stays where it is. But its loss would be huge,
-    and the rounding error of the sum with it: without a clamp one record could keep a solver from
-    certifying anything.
+    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear piece of the loss
+    only, so that the minimiser stays where it is. But its loss would be huge, and the rounding error of the sum with
+    it: without a clamp one record could keep a solver from certifying anything.
 
     Parameters
     ----------
@@ -568,8 +541,8 @@ class ClampedTarget(DerivedLoss):
 
     Notes
     -----
-    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so every
-    calibration holds as it is, whether or not the clamp binds; provided that the limit is public.
+    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so every calibration holds
+    as it is, whether or not the clamp binds; provided that the limit is public.
     """
 
     limit: float

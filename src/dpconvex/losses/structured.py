@@ -114,12 +114,10 @@ class _SignLoss(VectorLoss):
 
     @property
     def outputs(self) -> int:
-        """Number m of residuals of a record."""
         return self.size
 
     @property
     def lipschitz(self) -> float:
-        """``sqrt(m)``; a link adds its own slope times the bound on ``||z||``."""
         return math.sqrt(self.size)
 
 
@@ -131,11 +129,6 @@ class L1Norm(_SignLoss):
     ----------
     size : int
         Number m of residuals of a record.
-
-    Examples
-    --------
-    >>> L1Norm(2).value(np.array([[1.0, -2.0]])).tolist()
-    [3.0]
     """
 
     size: int
@@ -339,11 +332,6 @@ class Bowl(_SignLoss):
     ----------
     size : int
         Number m of residuals, at most 5: the l1 ball has ``2^m`` facets.
-
-    Examples
-    --------
-    >>> Bowl(2).value(np.array([[1.0, -2.0], [0.5, 0.0]]), level=np.array([1.0, 1.0])).tolist()
-    [2.0, 0.0]
     """
 
     size: int

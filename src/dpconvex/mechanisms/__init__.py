@@ -18,48 +18,32 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
+            **dict.fromkeys(("Moments", "PairwiseObjectivePerturbation"), "auc"),
+            **dict.fromkeys(("NoisyGradientDescent", "StructuredGradientDescent"), "gradient_descent"),
+            **dict.fromkeys(("PhasedERM", "PhasedSGD"), "phased"),
             "ExponentialMechanism": "exponential",
             "Mechanism": "mechanism",
-            "Moments": "auc",
-            "NoisyGradientDescent": "gradient_descent",
             "NoisySGD": "dp_sgd",
             "ObjectivePerturbation": "objective_perturbation",
             "OutputPerturbation": "output_perturbation",
-            "PairwiseObjectivePerturbation": "auc",
-            "PhasedERM": "phased",
-            "PhasedSGD": "phased",
-            "StructuredGradientDescent": "gradient_descent",
         },
     )
 
 __all__ = [
-    "ExponentialMechanism",
-    "Mechanism",
-    "Moments",
-    "NoisyGradientDescent",
-    "NoisySGD",
-    "ObjectivePerturbation",
-    "OutputPerturbation",
-    "PairwiseObjectivePerturbation",
-    "PhasedERM",
-    "PhasedSGD",
-    "StructuredGradientDescent",
+    "ExponentialMechanism", "Mechanism", "Moments", "NoisyGradientDescent", "NoisySGD", "ObjectivePerturbation",
+    "OutputPerturbation", "PairwiseObjectivePerturbation", "PhasedERM", "PhasedSGD", "StructuredGradientDescent",
     "resolve_mechanism",
-]
+]  # fmt: skip
 
 # The module that knows the rules of a mechanism, by its name in certificates: loaded when a certificate asks.
 RULES = {
-    "auc-objective": "auc",
+    **dict.fromkeys(("auc-objective", "moments"), "auc"),
+    **dict.fromkeys(("gradient", "plain-gradient", "structured-gradient"), "gradient_descent"),
+    **dict.fromkeys(("phased-erm", "phased-sgd"), "phased"),
     "exponential": "exponential",
-    "gradient": "gradient_descent",
-    "moments": "auc",
     "objective": "objective_perturbation",
     "output": "output_perturbation",
-    "phased-erm": "phased",
-    "phased-sgd": "phased",
-    "plain-gradient": "gradient_descent",
     "sgd": "dp_sgd",
-    "structured-gradient": "gradient_descent",
 }
 
 NAMES = {
@@ -73,13 +57,7 @@ NAMES = {
 
 
 def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":
-    """Return the mechanism that ``mechanism`` (an instance or a name) stands for.
-
-    Examples
-    --------
-    >>> resolve_mechanism("output", "a model")
-    OutputPerturbation(solver=None, gap=None, radius=None)
-    """
+    """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
     if isinstance(mechanism, str) and mechanism in NAMES:
         return cast("Mechanism", getattr(sys.modules[__name__], NAMES[mechanism])())
     offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")

@@ -25,14 +25,9 @@ from dpconvex.core.pairs import PrivateClasses
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
 from dpconvex.core.queries import Query, prove_sums
 from dpconvex.fit.config import mass_share, total_mu
+from dpconvex.mechanisms import objective_perturbation
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.objective_perturbation import (
-    ObjectivePerturbation,
-    check_smooth,
-    perturbation_noise,
-    prove_perturbation,
-    release_budget,
-)
+from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
@@ -182,7 +177,7 @@ _SEARCH_SHARE = 0.1
 
 def _check_loss(bounds: PairwiseBounds) -> None:
     """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a penalty."""
-    check_smooth(bounds)
+    objective_perturbation.check_smooth(bounds)
     if not math.isfinite(float(bounds.loss.lipschitz)):
         raise ValueError(
             f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
@@ -210,10 +205,10 @@ def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, p
     """
     _check_loss(bounds)
     if LONGEST not in parameters:
-        return perturbation_noise(bounds, guarantee)
-    derived = perturbation_noise(bounds, guarantee, _SEARCH_SHARE)
+        return objective_perturbation.perturbation_noise(bounds, guarantee)
+    derived = objective_perturbation.perturbation_noise(bounds, guarantee, _SEARCH_SHARE)
     law = derived.noise["objective"].distribution
-    budget = release_budget(guarantee, _SEARCH_SHARE, law)
+    budget = objective_perturbation.release_budget(guarantee, _SEARCH_SHARE, law)
     budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
     scale = released_scale(budget, 1.0, 1)
     lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
@@ -227,11 +222,11 @@ def prove_pairwise_objective(certificate: Certificate) -> Proof:
     _check_loss(certificate.bounds)
     if LONGEST not in certificate.parameters:
         certificate.check_terms("objective", "release")
-        return prove_perturbation(certificate)
+        return objective_perturbation.prove_perturbation(certificate)
     _check_units(certificate.bounds, certificate.parameters)
     certificate.check_terms("objective", "release", "lengths")
     counts = [certificate.term("lengths", 1.0, 1, "count", SEARCH_STEPS)]
-    return prove_perturbation(certificate, _SEARCH_SHARE, counts)
+    return objective_perturbation.prove_perturbation(certificate, _SEARCH_SHARE, counts)
 
 
 @dataclass(frozen=True)

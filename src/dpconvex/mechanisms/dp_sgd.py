@@ -22,22 +22,14 @@ from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.summation import block_rows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each
+from dpconvex.mechanisms.mechanism import PrivateMechanism, average_iterates, check_bounded_slope, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.structured import SharedNormTerm, StructuredObjective
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    CertificateError,
-    NoiseTerm,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose, per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
@@ -45,6 +37,7 @@ from dpconvex.privacy.subsampling import check_sampling, sampled_epsilon, sample
 from dpconvex.types import Array
 
 BatchBounds = LinearBounds | StructuredBounds
+BatchObjective = EmpiricalObjective | StructuredObjective
 _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
 _MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
@@ -65,15 +58,19 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
+def _checked_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
     """Return sampling scheme, relation, rate and number of steps: what the accounting needs besides the noise."""
-    return settings["sampling"], bounds.neighbors, settings["batch_size"] / bounds.n_samples, settings["steps"]
+    check_one_each(bounds, _OWNER)
+    steps = check_count("steps", _OWNER, settings["steps"])
+    size = check_count("batch_size", _OWNER, settings["batch_size"], most=bounds.n_samples)
+    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    return sampling, bounds.neighbors, size / bounds.n_samples, steps
 
 
 def _noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
     """Return the std of the noise on the sum over a batch: the smallest that suffices, or the published one."""
     epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-    scheme = _scheme(bounds, settings)
+    scheme = _checked_scheme(bounds, settings)
     sensitivity = bounds.gradient_sum_sensitivity()
     if settings["noise"] == "accounted":
         return sensitivity * sampled_multiplier(*scheme, epsilon, delta)
@@ -104,13 +101,10 @@ def _check_finite(bounds: BatchBounds, settings: Parameters, std: float) -> None
 @calibrates("sgd")
 def calibrate_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
-    check_one_each(bounds, "NoisySGD")
-    check_bounded_slope(bounds, "NoisySGD")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["sgd"]
-    steps = check_count("steps", "NoisySGD", settings["steps"])
-    check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
-    check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    _, _, _, steps = _checked_scheme(bounds, settings)
+    check_bounded_slope(bounds, _OWNER)
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     std = _noise_std(bounds, _check_guarantee(guarantee), settings)
     _check_finite(bounds, settings, std)
     sensitivity = bounds.gradient_sum_sensitivity()
@@ -124,28 +118,21 @@ def prove_sgd(certificate: Certificate) -> Proof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
-    check_one_each(bounds, "NoisySGD")
     certificate.check_terms("gradients")
-    steps = check_count("steps", "NoisySGD", settings["steps"])
+    sampling, neighbors, rate, steps = _checked_scheme(bounds, settings)
     moved = bounds.gradient_sum_sensitivity()
     term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
-    size = check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
-    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     if term.distribution != "gaussian":
-        raise CertificateError("The certificate's noise is not Gaussian.")
+        raise certificates.CertificateError("The certificate's noise is not Gaussian.")
     _check_finite(bounds, settings, term.scale)
     claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
     each = claim.delta_bound / problems
-    rate = size / bounds.n_samples
-    multiplier = term.scale / moved
-    epsilon = sampled_epsilon(sampling, bounds.neighbors, rate, steps, multiplier, each)
-    relation = bounds.neighbors.replace("_", "-")
+    epsilon = sampled_epsilon(sampling, neighbors, rate, steps, term.scale / moved, each)
     drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
-    if bounds.neighbors == "replace_one":
+    proof = "dp-accounting, Poisson-sampled Gaussian"
+    if neighbors == "replace_one":
         proof = "Renyi divergence of the pair that dominates a sampled Gaussian sum"
-    else:
-        proof = "dp-accounting, Poisson-sampled Gaussian"
-    theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {relation}: {proof}"
+    theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {neighbors.replace('_', '-')}: {proof}"
     return Proof(compose(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
 
 
@@ -253,19 +240,13 @@ class NoisySGD(PrivateMechanism):
             budget = _check_guarantee(guarantee)
             std = _noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
             multiplier = std / bounds.gradient_sum_sensitivity()
-            accounted = sampled_epsilon(*_scheme(bounds, settings), multiplier, budget.delta_bound)
+            accounted = sampled_epsilon(*_checked_scheme(bounds, settings), multiplier, budget.delta_bound)
             unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
             accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
             guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
         return super().certify(bounds, guarantee, parameters, seeded)
 
-    def _run(
-        self,
-        objective: EmpiricalObjective | StructuredObjective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
-    ) -> Array:
+    def _run(self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the averaged iterates of noisy stochastic descent."""
         if isinstance(objective, StructuredObjective):
             return descend_on_batches(objective, certificate, fast_generator(noise))
@@ -380,27 +361,26 @@ def descend_on_batches(
     records, loss, bounds = objective.records, objective.own_loss, certificate.bounds
     size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
     averaged = min(steps, max(1, round(settings["average"] * steps)))
-    theta, total = np.zeros(objective.dim), np.zeros(objective.dim)
     shared = None if records.shared is None else SharedNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples
+
+    def take_step(theta: Array) -> Array:
+        if settings["sampling"] == "fixed":
+            batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
+        else:
+            batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
+        matrices = records.scaled(batch)
+        level = None if records.level is None else records.level[batch]
+        # Row by row: what a record gives must not depend on how many others were drawn.
+        margins = row_margins(matrices.reshape(-1, theta.size), theta)
+        targets = records.targets[batch]
+        slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
+        gradient = np.tensordot(slopes, matrices, axes=2)
+        gradient += term.scale * generator.standard_normal(theta.size)
+        move = gradient / size + bounds.alpha * theta
+        if shared is not None:
+            move += shared.gradient(theta)
+        return np.asarray(theta - step * move)
+
     with single_threaded_blas():  # the products are small: threads would wait for each other
-        for taken in range(steps):
-            if settings["sampling"] == "fixed":
-                batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
-            else:
-                batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
-            matrices = records.scaled(batch)
-            level = None if records.level is None else records.level[batch]
-            # Row by row: what a record gives must not depend on how many others were drawn.
-            margins = row_margins(matrices.reshape(-1, theta.size), theta)
-            targets = records.targets[batch]
-            slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
-            gradient = np.tensordot(slopes, matrices, axes=2)
-            gradient += term.scale * generator.standard_normal(theta.size)
-            move = gradient / size + bounds.alpha * theta
-            if shared is not None:
-                move += shared.gradient(theta)
-            theta = theta - step * move
-            if taken >= steps - averaged:
-                total += theta
-    return np.asarray(total / averaged)
+        return average_iterates(take_step, np.zeros(objective.dim), steps, averaged)

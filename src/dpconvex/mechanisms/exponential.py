@@ -25,17 +25,9 @@ from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
 from dpconvex.mechanisms.output_perturbation import calibrate_output
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    compose_pure,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
@@ -100,8 +92,8 @@ def prove_exponential(certificate: Certificate) -> Proof:
         moved, stated_tolerance = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
         term = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance)
         if term.distribution != "l2-laplace":
-            raise CertificateError("The certificate's centre is not released with l2-Laplace noise.")
-        spent += compose_pure([term]).epsilon_bound
+            raise certificates.CertificateError("The certificate's centre is not released with l2-Laplace noise.")
+        spent += certificates.compose_pure([term]).epsilon_bound
     else:
         certificate.check_terms()
     where = "around a released minimiser" if localise else "around 0"

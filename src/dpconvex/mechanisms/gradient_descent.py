@@ -33,23 +33,15 @@ from dpconvex.fit.config import FitConfig, plan_fit, total_mu
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
+from dpconvex.mechanisms.mechanism import PrivateMechanism, average_iterates, check_bounded_slope
 from dpconvex.objectives.empirical import MultiTargetObjective
 from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured import StructuredObjective
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    finds_column_scales,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -84,22 +76,22 @@ def prove_gradient(certificate: Certificate) -> Proof:
     stated = settings.get("levels", []), settings.get("targets", 1)
     named = parameters.get("quantile", list(config.levels))
     if stated != (list(config.levels), config.targets) or (config.levels and named != stated[0]):
-        raise CertificateError("The certificate's fit is not that of its settings: see levels.")
+        raise certificates.CertificateError("The certificate's fit is not that of its settings: see levels.")
     if config.levels and type(bounds.loss) is not Pinball:
-        raise CertificateError("Several levels are those of the pinball loss.")
+        raise certificates.CertificateError("Several levels are those of the pinball loss.")
     parts = [rows for rows in (config.geometry_rows, config.early_rows) if rows is not None]
     if parts and (bounds.neighbors != "replace_one" or max(parts) > bounds.n_samples):
-        raise CertificateError("Which rows are a part of them is public only where their number is.")
+        raise certificates.CertificateError("Which rows are a part of them is public only where their number is.")
     return prove_sums(certificate)
 
 
 def check_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
     if not {"steps", "bandwidth", "kernel"} <= set(settings) <= _SETTINGS:
-        raise CertificateError("The certificate's settings are not those of a noisy descent.")
+        raise certificates.CertificateError("The certificate's settings are not those of a noisy descent.")
     kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
     if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
-        raise CertificateError("The certificate's kernel is not a density of one variable.")
+        raise certificates.CertificateError("The certificate's kernel is not a density of one variable.")
     if width is not None:
         allowed = "None or a finite number above 0"
         check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
@@ -213,7 +205,7 @@ class NoisyGradientDescent(PrivateMechanism):
 
 def stated_farthest(certificate: Certificate) -> float:
     """Return where a certified fit clipped columns without bounds: further up where it found their scales."""
-    return RAW_CLIP_LIMIT if finds_column_scales(certificate) else CLIP_LIMIT
+    return RAW_CLIP_LIMIT if certificates.finds_column_scales(certificate) else CLIP_LIMIT
 
 
 def _check_steps(settings: Parameters) -> tuple[int, float]:
@@ -265,13 +257,6 @@ class StructuredGradientDescent(PrivateMechanism):
     -----
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Steps and rate
     are public.
-
-    Examples
-    --------
-    >>> from dpconvex import DPMedian
-    >>> certificate = DPMedian(mechanism="gradient").certify(1000, 3)
-    >>> certificate.mechanism, certificate.guarantee
-    ('structured-gradient', ApproxDP(epsilon=1.0, delta=1e-06))
     """
 
     steps: int = 100
@@ -294,16 +279,14 @@ class StructuredGradientDescent(PrivateMechanism):
         """Return the mean of the later iterates: its noise is that of one release, whatever the number of steps."""
         steps, rate = _check_steps(certificate.parameters["descent"])
         rows, bounds = PrivateMatrices(objective, certificate, noise), certificate.bounds
-        theta = np.zeros(bounds.dimension)
-        total_iterates, first_averaged = np.zeros_like(theta), steps - max(1, round(AVERAGED * steps))
+
+        def take_step(theta: Array) -> Array:
+            total = rows.gradient_sum("gradients", theta)
+            # An implicit step on the penalty: stable whatever alpha and the rate.
+            return (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
+
         with single_threaded_blas():  # the products are small: threads would wait for each other
-            for step in range(steps):
-                total = rows.gradient_sum("gradients", theta)
-                # An implicit step on the penalty: stable whatever alpha and the rate.
-                theta = (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
-                if step >= first_averaged:
-                    total_iterates += theta
-        return total_iterates / (steps - first_averaged)
+            return average_iterates(take_step, np.zeros(bounds.dimension), steps, max(1, round(AVERAGED * steps)))
 
 
 def plain_settings(
@@ -398,7 +381,7 @@ def prove_plain(certificate: Certificate) -> Proof:
     check_smoothing(certificate.parameters["gradient"])
     stated = certificate.parameters["plain"]
     if stated["start"] is None:  # a strange file may name any number of columns
-        raise CertificateError("The certificate does not say where its descent starts.")
+        raise certificates.CertificateError("The certificate does not say where its descent starts.")
     names = ("step_size", "start", "covariance", "average", "truncation")
     plain_settings(certificate.bounds, **{name: stated[name] for name in names})
     return prove_sums(certificate)
@@ -416,11 +399,10 @@ def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
         turn = (axes / np.sqrt(values)) @ axes.T
     coordinates = Coordinates(turn, int(bounds.fit_intercept), constant_norm=0.0)
-    theta, total_iterates = np.array(plain["start"], dtype=np.float64), np.zeros(bounds.dimension)
-    first_averaged = steps - (max(1, round(AVERAGED * steps)) if plain["average"] else 1)
-    for step in range(steps):
+
+    def take_step(theta: Array) -> Array:
         total = rows.slope_sum("gradients", theta, Slope(loss), coordinates) / bounds.n_samples
-        theta = theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta)))
-        if step >= first_averaged:
-            total_iterates += theta
-    return total_iterates / (steps - first_averaged)
+        return np.asarray(theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta))))
+
+    averaged = max(1, round(AVERAGED * steps)) if plain["average"] else 1
+    return average_iterates(take_step, np.array(plain["start"], dtype=np.float64), steps, averaged)

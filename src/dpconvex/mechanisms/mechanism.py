@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.core.perturbed_minimiser import check_objective
 from dpconvex.engine.rows import RowMap
@@ -17,6 +17,7 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise.gate import Seed
+from dpconvex.types import Array
 
 
 class Mechanism(Protocol):
@@ -33,7 +34,7 @@ class Mechanism(Protocol):
 
     def release(
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Return private coefficients of ``objective`` with the certificate's noise.
 
         ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy; ``record``
@@ -58,7 +59,7 @@ class PrivateMechanism:
 
     def release(
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Return private coefficients; see :meth:`Mechanism.release`."""
         check_objective(objective, certificate, **self._raw_facts(certificate))
         released: Facts = {} if record is None else record
@@ -72,7 +73,7 @@ class PrivateMechanism:
         """Return facts of the objective that differ from the bounds', because rows are mapped further."""
         return {}
 
-    def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> NDArray[np.float64]:
+    def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
         raise NotImplementedError
 
@@ -104,6 +105,16 @@ def check_one_each(bounds: Bounds, owner: str) -> None:
             f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
             "'objective' or 'output'."
         )
+
+
+def average_iterates(take_step: Callable[[Array], Array], theta: Array, steps: int, averaged: int) -> Array:
+    """Return the mean of the last ``averaged`` iterates of a descent from ``theta``."""
+    total = np.zeros_like(theta)
+    for step in range(steps):
+        theta = take_step(theta)
+        if step >= steps - averaged:
+            total += theta
+    return np.asarray(total / averaged)
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING, ClassVar
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, loss_name
 from dpconvex.objectives.objective import LinearlyPerturbable
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    NoiseTerm,
-    Parameters,
-    Proof,
-    calibrates,
-    compose_gaussian,
-    compose_pure,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose, per_problem
 from dpconvex.privacy.noise import NoiseSource
@@ -134,15 +125,15 @@ def prove_perturbation(certificate: Certificate, search_share: float = 0.0, coun
     law = "Gaussian" if gaussian else "l2-Laplace"
     theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
     if not gaussian:
-        spent = compose_pure([release, *counts]).epsilon_bound
+        spent = certificates.compose_pure([release, *counts]).epsilon_bound
         return Proof(compose(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
     if not isinstance(claim, ApproxDP):
         raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
     epsilon = claim.epsilon_bound / problems
     delta = bounds.tilt_delta((1 - RELEASE_SHARE - search_share) * epsilon, tilt.scale)
-    delta += compose_gaussian([release]).delta(RELEASE_SHARE * epsilon)
+    delta += certificates.compose_gaussian([release]).delta(RELEASE_SHARE * epsilon)
     if counts:
-        delta += compose_gaussian(counts).delta(search_share * epsilon)
+        delta += certificates.compose_gaussian(counts).delta(search_share * epsilon)
     return Proof(compose(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
 
 

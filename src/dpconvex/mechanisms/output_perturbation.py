@@ -17,20 +17,11 @@ from dpconvex.checks import check_number
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, is_pure
 from dpconvex.objectives.objective import Objective
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    NoiseTerm,
-    Parameters,
-    Proof,
-    calibrates,
-    compose_gaussian,
-    compose_pure,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, compose
 from dpconvex.privacy.noise import NoiseSource
@@ -52,16 +43,6 @@ def check_strongly_convex(bounds: Bounds) -> None:
             f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
             "dpconvex.planning.linear_preset for an objective that is only convex."
         )
-
-
-def _stopping_tolerance(bounds: Bounds, gap: float | None) -> tuple[float, float]:
-    """Return the tolerance on the gradient's norm and the sensitivity it leaves, from public facts."""
-    if gap is not None:
-        gap = _check_gap(bounds, gap)
-        equivalent = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
-        return equivalent, bounds.minimiser_sensitivity(gap=gap)
-    tolerance = _solver_tolerance(bounds)
-    return tolerance, bounds.minimiser_sensitivity(tolerance)
 
 
 def _solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
@@ -121,7 +102,14 @@ def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameter
     the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
     check_strongly_convex(bounds)
-    tolerance, sensitivity = _stopping_tolerance(bounds, parameters.get(GAP))
+    gap = parameters.get(GAP)
+    if gap is None:
+        tolerance = _solver_tolerance(bounds)
+        sensitivity = bounds.minimiser_sensitivity(tolerance)
+    else:
+        gap = _check_gap(bounds, gap)
+        tolerance = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
+        sensitivity = bounds.minimiser_sensitivity(gap=gap)
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
     if is_pure(guarantee):
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems
@@ -151,7 +139,7 @@ def prove_output(certificate: Certificate) -> Proof:
     moved, stated = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
     release = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated)
     gaussian = release.distribution == "gaussian"
-    proven = compose_gaussian([release]) if gaussian else compose_pure([release])
+    proven = certificates.compose_gaussian([release]) if gaussian else certificates.compose_pure([release])
     law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
     theorem = f"{law} output perturbation, {relation}, {solved}"
     return Proof(compose(proven, certificate.problems), theorem)

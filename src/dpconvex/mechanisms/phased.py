@@ -14,30 +14,12 @@ from dpconvex.core.perturbed_minimiser import release_phases
 from dpconvex.fit.config import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each, is_pure
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import certificate as certificates
+from dpconvex.privacy.bounds import phases as phase_bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.phases import (
-    Phase,
-    anchored_bounds,
-    anchored_tolerance,
-    assignment_for,
-    checked_radius,
-    pass_sensitivity,
-    phase_names,
-    phases_of,
-)
+from dpconvex.privacy.bounds.phases import Phase
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    CertificateError,
-    NoiseTerm,
-    Parameters,
-    Proof,
-    calibrates,
-    compose_gaussian,
-    compose_pure,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
@@ -84,8 +66,8 @@ class Phased(PrivateMechanism):
             "phases": int(count),
             "step_size": check_number("step_size", owner, step, positive, 0, math.inf, low_open=True),
             "decay": check_number("decay", owner, self.decay, "a finite number of at least 1", 1, math.inf),
-            "radius": checked_radius(self.radius, owner),
-            "assignment": assignment_for(bounds.neighbors),
+            "radius": phase_bounds.checked_radius(self.radius, owner),
+            "assignment": phase_bounds.assignment_for(bounds.neighbors),
         }  # fmt: skip
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
@@ -127,6 +109,8 @@ class PhasedERM(Phased):
     >>> certificate = PhasedERM(step_size=0.1).certify(bounds, GaussianDP(0.5))
     >>> len(certificate.noise), round(certificate.noise["phase 1"]["std"], 6)
     (7, 0.070711)
+    >>> round(PhasedSGD(step_size=0.1).certify(bounds, GaussianDP(0.5)).noise["phase 1"]["std"], 6)
+    0.141421
     """
 
     name: ClassVar[str] = "phased-erm"
@@ -157,15 +141,6 @@ class PhasedSGD(Phased):
     there, too (``L step_i`` by the step more, and as much because the average is over one iterate more), but the
     rounding errors of its steps add up, and no public number bounds how many there are. Public: number of rows, bounds,
     loss and the parameters above. Convex losses of bounded slope and curvature.
-
-    Examples
-    --------
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.privacy import GaussianDP, LinearBounds
-    >>> bounds = LinearBounds(1024, 2, Logistic(), row_norm=1.0, max_norm=1.0)
-    >>> certificate = PhasedSGD(step_size=0.1).certify(bounds, GaussianDP(0.5))
-    >>> round(certificate.noise["phase 1"]["std"], 6)
-    0.141421
     """
 
     name: ClassVar[str] = "phased-sgd"
@@ -203,84 +178,66 @@ def _phase_sensitivity(
     """Return how far one record moves a phase's point, and the solver's tolerance: a usual one where None is given."""
     if kind is PhasedSGD:
         if tolerance:
-            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
-        return pass_sensitivity(bounds, settings, phase), 0.0
-    local = anchored_bounds(bounds, phase)
+            raise certificates.CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
+        return phase_bounds.pass_sensitivity(bounds, settings, phase), 0.0
+    local = phase_bounds.anchored_bounds(bounds, phase)
     if tolerance is None:
-        tolerance = anchored_tolerance(local, settings["radius"])
+        tolerance = phase_bounds.anchored_tolerance(local, settings["radius"])
     return local.minimiser_sensitivity(tolerance), tolerance
 
 
-def _calibrate_phases(
-    kind: type[Phased], bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+@calibrates("phased-erm")
+@calibrates("phased-sgd")
+def calibrate_phases(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of all phases, each of which may spend the whole budget."""
+    kind = PhasedSGD if PhasedSGD.name in parameters else PhasedERM
     owner, settings = kind.__name__, parameters[kind.name]
     _check_bounds(bounds, kind)
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
     law, budget = "l2-laplace" if is_pure(guarantee) else "gaussian", effective_mu(guarantee, 0, owner)
-    phases, noise = phases_of(bounds.n_samples, settings), {}
-    for name, phase in zip(phase_names(phases), phases, strict=True):
+    phases, noise = phase_bounds.phases_of(bounds.n_samples, settings), {}
+    for name, phase in zip(phase_bounds.phase_names(phases), phases, strict=True):
         sensitivity, tolerance = _phase_sensitivity(kind, bounds, settings, phase)
         std = released_scale(budget, sensitivity, bounds.dimension)
         noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
     return Calibration(noise, max(term.tolerance for term in noise.values()))
 
 
-def _prove_phases(kind: type[Phased], certificate: Certificate) -> GaussianDP | PureDP:
-    """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems."""
-    bounds, settings, owner = certificate.bounds, certificate.parameters[kind.name], kind.__name__
+@proves("phased-erm")
+@proves("phased-sgd")
+def prove_phases(certificate: Certificate) -> Proof:
+    """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems.
+
+    A phase has the sensitivity of a minimiser of its stated tolerance, or of one contractive pass.
+    """
+    kind = PhasedSGD if certificate.mechanism == PhasedSGD.name else PhasedERM
+    bounds, settings = certificate.bounds, certificate.parameters[kind.name]
+    theorem = "noise on one contractive pass per disjoint phase, replace-one"
+    if kind is PhasedERM:
+        certificate.check_tolerance()
+        relation = bounds.relation.replace("_", "-")
+        theorem = f"output perturbation of disjoint phases, {relation}, certified gradient norms"
     certificate.check_bounds(LinearBounds, several=True)
     _check_bounds(bounds, kind)
-    checked_radius(settings["radius"], owner)
-    assignment = assignment_for(bounds.neighbors)
+    phase_bounds.checked_radius(settings["radius"], kind.__name__)
+    assignment = phase_bounds.assignment_for(bounds.neighbors)
     if settings["assignment"] != assignment:
-        raise CertificateError(f"Records must be assigned to phases by {assignment}.")
-    phases = phases_of(bounds.n_samples, settings)
-    names = phase_names(phases)
+        raise certificates.CertificateError(f"Records must be assigned to phases by {assignment}.")
+    phases = phase_bounds.phases_of(bounds.n_samples, settings)
+    names = phase_bounds.phase_names(phases)
     certificate.check_terms(*names)
     pure, largest = certificate.noise[names[0]].distribution == "l2-laplace", 0.0
-    total = compose_pure if pure else compose_gaussian
+    total = certificates.compose_pure if pure else certificates.compose_gaussian
     for label, phase in zip(names, phases, strict=True):
         stated = certificate.noise[label].tolerance
         if kind is PhasedERM and not 2.0**-53 * bounds.lipschitz <= stated <= certificate.solver_tolerance:
-            raise CertificateError("A phase's tolerance cannot be certified.")
+            raise certificates.CertificateError("A phase's tolerance cannot be certified.")
         moved, _ = _phase_sensitivity(kind, bounds, settings, phase, stated)
         term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=stated)
         if (term.distribution == "l2-laplace") is not pure:
-            raise CertificateError("The phases' noise must have one law.")
+            raise certificates.CertificateError("The phases' noise must have one law.")
         given = total([term])
         largest = max(largest, given.epsilon_bound if isinstance(given, PureDP) else given.mu)
     if pure:
-        return PureDP(largest * certificate.problems)
-    return GaussianDP(largest * math.sqrt(certificate.problems))
-
-
-@calibrates("phased-erm")
-def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
-    """Derive the noise of every phase from the sensitivity of its certified minimiser."""
-    return _calibrate_phases(PhasedERM, bounds, guarantee, parameters)
-
-
-@proves("phased-erm")
-def prove_phased_erm(certificate: Certificate) -> Proof:
-    """Compose the phases, each with the sensitivity of a minimiser of its stated tolerance."""
-    certificate.check_tolerance()
-    proven = _prove_phases(PhasedERM, certificate)
-    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-    relation = certificate.bounds.relation.replace("_", "-")
-    return Proof(proven, f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms")
-
-
-@calibrates("phased-sgd")
-def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
-    """Derive the noise of every phase from the stability of one pass of gradient steps."""
-    return _calibrate_phases(PhasedSGD, bounds, guarantee, parameters)
-
-
-@proves("phased-sgd")
-def prove_phased_sgd(certificate: Certificate) -> Proof:
-    """Compose the phases, each with the sensitivity of one contractive pass."""
-    proven = _prove_phases(PhasedSGD, certificate)
-    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-    return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")
+        return Proof(PureDP(largest * certificate.problems), f"l2-Laplace {theorem}")
+    return Proof(GaussianDP(largest * math.sqrt(certificate.problems)), f"Gaussian {theorem}")

@@ -206,22 +206,10 @@ def _plain_data(value: object) -> object:
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Return the fitted estimator that a file written by :func:`save_model` holds.
+    """Return the fitted estimator that a file written by :func:`save_model` holds, ready to predict.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file. It may come from a stranger: nothing in it is executed.
-
-    Returns
-    -------
-    estimator
-        Ready to predict; its certificate is verified and follows from its parameters.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is malformed or its parts do not agree.
+    The file at ``path`` may come from a stranger: nothing in it is executed. Its certificate is verified and follows
+    from its parameters; a ModelFileError says that the file is malformed or that its parts do not agree.
     """
     return read_model(path).estimator
 

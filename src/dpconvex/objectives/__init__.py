@@ -18,39 +18,23 @@ if TYPE_CHECKING:
     from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
     from dpconvex.objectives.top_rank import TopRankObjective
 else:
+    _ADVERSARIAL = ("Adversarial", "AdversarialResidual", "CostlyAdversary")
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "AdversarialObjective": "adversarial",
-            "AdversarialResidualObjective": "adversarial",
-            "CostlyAdversaryObjective": "adversarial",
+            **dict.fromkeys((f"{name}Objective" for name in _ADVERSARIAL), "adversarial"),
+            **dict.fromkeys(("PairwiseObjective", "PartitionedPairwiseObjective"), "pairwise"),
+            **dict.fromkeys(("StructuredObjective", "StructuredRecords"), "structured"),
+            **dict.fromkeys(("TiltedObjective", "WorstShareObjective"), "risk_measures"),
+            **dict.fromkeys(("check_support", "hull_of"), "adversary_sets"),
             "EmpiricalObjective": "empirical",
             "OwnObjective": "own_objective",
-            "PairwiseObjective": "pairwise",
-            "PartitionedPairwiseObjective": "pairwise",
-            "StructuredObjective": "structured",
-            "StructuredRecords": "structured",
-            "TiltedObjective": "risk_measures",
             "TopRankObjective": "top_rank",
-            "WorstShareObjective": "risk_measures",
-            "check_support": "adversary_sets",
-            "hull_of": "adversary_sets",
         },
     )
 
 __all__ = [
-    "AdversarialObjective",
-    "AdversarialResidualObjective",
-    "CostlyAdversaryObjective",
-    "EmpiricalObjective",
-    "OwnObjective",
-    "PairwiseObjective",
-    "PartitionedPairwiseObjective",
-    "StructuredObjective",
-    "StructuredRecords",
-    "TiltedObjective",
-    "TopRankObjective",
-    "WorstShareObjective",
-    "check_support",
-    "hull_of",
-]
+    "AdversarialObjective", "AdversarialResidualObjective", "CostlyAdversaryObjective", "EmpiricalObjective",
+    "OwnObjective", "PairwiseObjective", "PartitionedPairwiseObjective", "StructuredObjective", "StructuredRecords",
+    "TiltedObjective", "TopRankObjective", "WorstShareObjective", "check_support", "hull_of",
+]  # fmt: skip

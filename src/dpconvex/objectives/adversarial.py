@@ -18,16 +18,10 @@ from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_spa
 from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
-from dpconvex.objectives.adversary_sets import (
-    Shape,
-    Support,
-    check_support,
-    exact_support,
-    set_length,
-    smoothed_support,
-)
+from dpconvex.objectives import adversary_sets
+from dpconvex.objectives.adversary_sets import Shape, Support
 from dpconvex.objectives.empirical import slopes_with_error
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, subtract_with_error
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, exact_difference, exact_margins
 from dpconvex.types import Array
 
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
@@ -58,17 +52,9 @@ class MovedRowsObjective(RowObjective):
     loss_kind: ClassVar[Kind]
 
     def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        radius: float,
-        norm: str = "l2",
-        width: float = 0.01,
-        divisor: float | None = None,
-        shape: Shape | None = None,
-        support: Support | None = None,
-    ) -> None:
+        self, rows: Rows, loss: Loss, alpha: float, radius: float, norm: str = "l2", width: float = 0.01,
+        divisor: float | None = None, shape: Shape | None = None, support: Support | None = None,
+    ) -> None:  # fmt: skip
         owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
         needed = PointwiseLoss if self.loss_kind == "residual" else Loss
         if not isinstance(loss, needed) or loss.kind != self.loss_kind:
@@ -87,8 +73,8 @@ class MovedRowsObjective(RowObjective):
         self._lead = int(rows.row_map.fit_intercept)
         if support is not None:
             length, curvature = shape or (0.0, 0.0)
-            check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
-        self._support_length = set_length(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
+            adversary_sets.check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
+        self._support_length = adversary_sets.set_length(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
         self.perturbation_norm = self.radius * self._support_length
         longest = self.rows.row_map.weighted_norm + self.perturbation_norm
         self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
@@ -108,7 +94,8 @@ class MovedRowsObjective(RowObjective):
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
-        taken, slope, bend = smoothed_support(theta[self._lead :], self.norm, self.width, self.shape, self.support)
+        smoothed = self.norm, self.width, self.shape, self.support
+        taken, slope, bend = adversary_sets.smoothed_support(theta[self._lead :], *smoothed)
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
         hessian[self._lead :, self._lead :] = bend
@@ -123,8 +110,8 @@ class AdversarialObjective(MovedRowsObjective):
     Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
     increases: the worst perturbation points against the label, the same for all rows with one label.
 
-    Parameters are those of :class:`MovedRowsObjective`, with a smooth margin loss
-    that never increases in ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
+    Parameters are those of :class:`MovedRowsObjective`, with a smooth margin loss that never increases in ``y z``.
+    Labels other than -1 and +1 are clipped to [-1, 1].
     """
 
     kind = "mean of losses of moved rows"
@@ -195,25 +182,18 @@ class AdversarialObjective(MovedRowsObjective):
         What the adversary takes is computed with 60 decimal digits; the rest is as in
         `EmpiricalObjective.refined_gradient`.
         """
-        from dpconvex.engine.dense_kernels import margins_with_error
-
-        theta = np.asarray(theta, dtype=np.float64)
-        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
-        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
+        theta, shift, size, moved, tail = self._refined_point(theta, offset)
         _, slope, _ = self._adversary(theta + shift)
         taken, left = self._taken(theta, shift)
         loss, reach = self.loss, self.perturbation_norm
         # The value of one's own support function is taken to err by 16 roundings of its bound.
         loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
-        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            z, correction = np.empty(len(block)), np.empty(len(block))
-            margins_with_error(block, theta, z, correction)
+            z, correction = exact_margins(block, theta)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            rounded, lost = subtract_with_error(z, y * taken)  # exact: labels are -1 and +1
-            z = rounded + (lost + correction)
+            z = exact_difference(z, y * taken, -correction)  # exact products: labels are -1 and +1
             error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
             slopes, errors = slopes_with_error(loss, y, z, error)
             weights = w * (lengths + reach)
@@ -236,7 +216,7 @@ class AdversarialObjective(MovedRowsObjective):
             if self.support is not None:
                 taken = self.support((theta + shift)[self._lead :])[0]
                 return self.radius * float(taken), 0.0
-            norm = exact_support(whole, self.norm, Decimal(self.width), self.shape)
+            norm = adversary_sets.exact_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)
             return high, float(exact - Decimal(high))
@@ -259,8 +239,8 @@ class AdversarialResidualObjective(MovedRowsObjective):
     with M smoothed over the width, too. With p the softmax weight of ``up``, ``a = p up'`` and ``b = -(1 - p) down'``
     the gradient of a record is ``(b - a) x~ + (a + b) radius grad M``.
 
-    Parameters are those of :class:`MovedRowsObjective`, with a smooth residual loss
-    of bounded slope. Targets are clipped to [-1, 1].
+    Parameters are those of :class:`MovedRowsObjective`, with a smooth residual loss of bounded slope. Targets are
+    clipped to [-1, 1].
 
     Examples
     --------
@@ -433,14 +413,10 @@ class CostlyAdversaryObjective(RowObjective):
 
     Parameters
     ----------
-    rows : MemoryRows or another engine
-        Mapped rows, labels -1 and +1 (others are clipped to [-1, 1]), influence weights.
-    loss : Loss
-        Smooth margin loss that never increases in ``y z``.
-    alpha, cost : float
-        Ridge, and price of a perturbation.
-    divisor : float, optional
-        The public N; the number of rows by default.
+    rows, loss, alpha, divisor
+        As for :class:`AdversarialObjective`.
+    cost : float
+        Price of a perturbation.
 
     Examples
     --------
@@ -555,15 +531,10 @@ class CostlyAdversaryObjective(RowObjective):
 
         longest = self.rows.row_map.weighted_square**0.5 + self.reach
         cross = loss.smoothness * longest * self.radius + loss.lipschitz
-        return SaddleProblem(
-            dim=self.dim,
-            adversary_dim=count * width,
-            gradient_w=gradient_w,
-            gradient_v=gradient_v,
-            strong_convexity=self.alpha,
-            strong_concavity=cost - loss.smoothness * self.radius**2,
-            smoothness=loss.smoothness * longest**2 + self.alpha + cross + cost,
-        )
+        concavity = cost - loss.smoothness * self.radius**2
+        smoothness = loss.smoothness * longest**2 + self.alpha + cross + cost
+        sizes = self.dim, count * width
+        return SaddleProblem(*sizes, gradient_w, gradient_v, self.alpha, concavity, smoothness)
 
     def _moved(self, theta: Array) -> tuple[Array, float]:
         """Return the coefficients without the intercept, padded, and ``k``; k is capped far from any minimiser."""

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 from dpconvex.engine.block_products import CompensatedSum, takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import ClampedTarget, DerivedLoss, Loss
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective, subtract_with_error
+from dpconvex.objectives import objective as objectives
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective
 from dpconvex.types import Array
 
 Given = TypeVar("Given")
 
-# Functions that are summed over rows refer to what they need and not to the objective: engines may
-# send them to other machines, where the linear term (often the noise) has no business.
+# Functions that are summed over rows refer to what they need and not to the objective: engines may send them to other
+# machines, where the linear term (often the noise) has no business.
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
     alpha : float
         Ridge; it covers the intercept too.
     divisor : float, optional
-        The public N; the number of rows by default. Under ``add_or_remove_one`` the nominal number of
-        rows, because the count of rows is then private.
+        The public N; the number of rows by default. Under ``add_or_remove_one`` the nominal number of rows.
     linear : array of shape (dim,), optional
         The vector b, already divided by N; zero by default.
 
@@ -135,8 +135,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
     def smoothed(self, width: float) -> EmpiricalObjective:
         """Return the objective with the loss averaged over margins in ``z ± width``.
 
-        Its curvature sees every kink within `width`: a warm start for Newton's method when the loss is
-        nearly piecewise linear.
+        Its curvature sees every kink within `width`: a warm start for Newton's method.
         """
         other = copy.copy(self)
         other.loss = AveragedLoss(self.loss, float(width))
@@ -197,17 +196,14 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
         With u = 2^-53 and the mapped rows taken as exact:
 
-        - the margin of a row is off by at most ``e = u ((dim + 10) ||x~|| ||theta|| + 4 |y|)``:
-          a dot product, then the subtraction or product with y and a division by a bandwidth;
-        - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for the
-          evaluation of the slope itself;
-        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings on its
-          way into the sum, each worth u times its size;
+        - the margin of a row is off by at most ``e = u ((dim + 10) ||x~|| ||theta|| + 4 |y|)``: a dot product, then
+          the subtraction or product with y and a division by a bandwidth;
+        - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for its own evaluation;
+        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings of its size;
         - division by N and the terms ``alpha theta`` and b add a few roundings of their own.
 
-        Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those
-        bounds or the loss's constants are infinite, the slope errors are bounded row by row, by
-        the slopes at ``z - e`` and ``z + e``, at the price of a pass over the data.
+        Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those bounds or the loss's
+        constants are infinite, the slope errors are bounded row by row, by the slopes at ``z - e`` and ``z + e``.
         """
         theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, dim = self.rows.row_map, self.loss, self.dim
@@ -232,32 +228,24 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient at ``theta + offset`` with margins and sums to twice the digits, and a bound on its error's norm.
 
-        The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
-        matters when the bandwidth is tiny against the targets, and the sum is rounded once, which
-        matters when there are far more rows than the divisor says. The exact slope of a row lies
-        between the slopes at the ends of its error interval, because the loss is convex; the rest
-        of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates. The sum
-        ``theta + offset`` need not be a float64.
+        The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which matters when the
+        bandwidth is tiny against the targets, and the sum is rounded once, which matters when there are far more rows
+        than the divisor says. The exact slope of a row lies between the slopes at the ends of its error interval,
+        because the loss is convex; the rest of the bound is as in `rounding_allowance`. Slower than `gradient`: for
+        final certificates. The sum ``theta + offset`` need not be a float64.
         """
-        from dpconvex.engine.dense_kernels import margins_with_error
-
-        theta = np.asarray(theta, dtype=np.float64)
-        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
+        theta, shift, size, moved, tail = self._refined_point(theta, offset)
         loss = self.loss
-        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
         clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
-        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            z, correction = np.empty(len(block)), np.empty(len(block))
-            margins_with_error(block, theta, z, correction)
+            z, correction = objectives.exact_margins(block, theta)
             correction += block @ shift
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             if clamp is not None:  # before errors are sized: those of a far target would swamp z
                 y = clamp(y)
             if loss.kind == "residual":
-                rounded, lost = subtract_with_error(y, z)
-                y, z = rounded + (lost - correction), np.zeros(len(block))
+                y, z = objectives.exact_difference(y, z, correction), np.zeros(len(block))
             else:
                 z = z + correction
             error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths

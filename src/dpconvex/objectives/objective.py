@@ -111,10 +111,20 @@ def can_smooth(objective: Objective) -> TypeGuard[Smoothable]:
     return hasattr(objective, "smoothed")
 
 
-def subtract_with_error(y: Array, z: Array) -> tuple[Array, Array]:
-    """Return ``y - z`` rounded, and what the rounding lost."""
+def exact_difference(y: Array, z: Array, correction: Array) -> Array:
+    """Return ``y - (z + correction)`` within a rounding of itself."""
     rounded = y - z
-    return rounded, (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+    lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+    return rounded + (lost - correction)
+
+
+def exact_margins(block: Array, theta: Array) -> tuple[Array, Array]:
+    """Return the margins ``block @ theta`` rounded, and what the rounding lost."""
+    from dpconvex.engine.dense_kernels import margins_with_error
+
+    z, correction = np.empty(len(block)), np.empty(len(block))
+    margins_with_error(block, theta, z, correction)
+    return z, correction
 
 
 class RidgeObjective:
@@ -143,6 +153,15 @@ class RidgeObjective:
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
         raise AttributeError(f"{type(self).__name__} has no data term.")
+
+    def _refined_point(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None
+    ) -> tuple[Array, Array, float, float, float]:
+        """Return theta and offset as arrays, their norms, and the error of refined margins of a row of norm 1."""
+        theta = np.asarray(theta, dtype=np.float64)
+        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
+        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
+        return theta, shift, size, moved, (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
     def _penalty(self, theta: Array) -> float:
         return float(0.5 * self.alpha * (theta @ theta))
@@ -234,9 +253,9 @@ class RowObjective(RidgeObjective):
 class CentredObjective:
     """``v -> F(centre + v)`` with gradients that know v to all its digits.
 
-    Rounding a coefficient to float64 already changes the gradient by its curvature times the
-    rounding. With many more rows than the nominal number that is more than a tolerance may be;
-    around a fixed centre near the minimiser the coefficients are known far better.
+    Rounding a coefficient to float64 already changes the gradient by its curvature times the rounding. With many more
+    rows than the nominal number that is more than a tolerance may be; around a fixed centre near the minimiser the
+    coefficients are known far better.
     """
 
     def __init__(self, objective: Refinable, centre: Array) -> None:

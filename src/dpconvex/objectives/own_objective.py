@@ -62,17 +62,10 @@ class OwnObjective(RidgeObjective):
     """
 
     def __init__(
-        self,
-        evaluate: Callable[[Array], tuple[float, Array]],
-        dim: int,
-        alpha: float,
-        slope: float,
-        curvature: float,
-        n_rows: int,
-        hessian: Callable[[Array], Array] | None = None,
-        gradient_error: float | None = None,
+        self, evaluate: Callable[[Array], tuple[float, Array]], dim: int, alpha: float, slope: float, curvature: float,
+        n_rows: int, hessian: Callable[[Array], Array] | None = None, gradient_error: float | None = None,
         name: str = "an objective of one's own",
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(dim, alpha)
         self._evaluate, self._curve = evaluate, hessian
         self.slope, self.curvature = float(slope), float(curvature)

@@ -16,15 +16,9 @@ from dpconvex.engine.dense_rows import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
 from dpconvex.engine.summation import accumulate, block_rows, spread_indices
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
+from dpconvex.objectives import pair_sums
 from dpconvex.objectives.objective import UNIT, LinearTermObjective
-from dpconvex.objectives.pair_sums import (
-    RELATIVE_ERROR,
-    CellMoments,
-    logistic_cross,
-    logistic_sums,
-    pair_sum_additions,
-    piecewise_quadratic_sums,
-)
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, CellMoments, logistic_sums, piecewise_quadratic_sums
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -74,16 +68,10 @@ class PairwiseObjective(LinearTermObjective):
     """
 
     def __init__(
-        self,
-        rows: npt.ArrayLike | MemoryRows,
-        positive: npt.ArrayLike | None,
-        loss: PairLoss,
-        alpha: float,
-        min_positive: int = 1,
-        min_negative: int = 1,
-        linear: npt.ArrayLike | None = None,
+        self, rows: npt.ArrayLike | MemoryRows, positive: npt.ArrayLike | None, loss: PairLoss, alpha: float,
+        min_positive: int = 1, min_negative: int = 1, linear: npt.ArrayLike | None = None,
         row_norm: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.row_map: RowMap | None = None
         weights = None
         if isinstance(rows, MemoryRows):
@@ -121,16 +109,12 @@ class PairwiseObjective(LinearTermObjective):
     @property
     def public_facts(self) -> dict[str, object]:
         """Facts about this objective that the certificate of a release must state."""
+        ahead, behind = self.min_counts
         facts = {
-            "objective": "mean over pairs",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "linear_term": bool(self.linear.any()),
-            "n_features": self.dim,
-            "min_positive": self.min_counts[0],
-            "min_negative": self.min_counts[1],
+            "objective": "mean over pairs", "loss": self.loss, "alpha": self.alpha, "n_features": self.dim,
+            "linear_term": bool(self.linear.any()), "min_positive": ahead, "min_negative": behind,
             "row_norm": self.declared_norm,
-        }
+        }  # fmt: skip
         if self.row_map is not None:  # the map knows more than what was said
             longest = float(self.row_map.public_facts["max_norm"])
             facts |= {"row_norm": longest, "diameter": min(self.row_map.diameter, 2 * longest)}
@@ -233,9 +217,7 @@ class PairwiseObjective(LinearTermObjective):
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
-        w = np.asarray(w, dtype=np.float64)
-        value, gradient = self._data_both(w)
-        return self._value(value / self.divisor, w), self._gradient(gradient / self.divisor, w)
+        return self.value(w), self.gradient(w)
 
     def _data_value(self, w: Array) -> float:
         """Return the sum of the losses of all pairs."""
@@ -243,13 +225,7 @@ class PairwiseObjective(LinearTermObjective):
 
     def _data_gradient(self, w: Array) -> Array:
         """Return the gradient of the sum of the losses of all pairs."""
-        return self._gradient_at(*self._scores(w))
-
-    def _data_both(self, w: Array) -> tuple[float, Array]:
         s, t = self._scores(w)
-        return self._total(s, t), self._gradient_at(s, t)
-
-    def _gradient_at(self, s: Array, t: Array) -> Array:
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         ahead, behind = self._slopes(s, t)
@@ -272,7 +248,7 @@ class PairwiseObjective(LinearTermObjective):
         """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            parts = logistic_cross(s, self.positives, t, self.negatives)
+            parts = pair_sums.logistic_cross(s, self.positives, t, self.negatives)
             ahead, behind, cross = (self._scale * part for part in parts)
             return ahead, behind, cross
         # Row sums, column sums and products from the same windows: a pair on a knot counts in all or in none.
@@ -322,7 +298,7 @@ class PairwiseObjective(LinearTermObjective):
     @property
     def _additions(self) -> int:
         """Bound on the number of roundings a pair's term passes through."""
-        return pair_sum_additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
+        return pair_sums.pair_sum_additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
 
 
 def weighted_squares(rows: Array, weights: Array) -> Array:
@@ -366,16 +342,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     hessian_is_sampled = True
 
     def __init__(
-        self,
-        rows: DaskRows | MemoryRows,
-        loss: PairLoss,
-        alpha: float,
-        min_positive: int = 1,
-        min_negative: int = 1,
-        linear: npt.ArrayLike | None = None,
-        *,
-        row_norm: float,
-    ) -> None:
+        self, rows: DaskRows | MemoryRows, loss: PairLoss, alpha: float, min_positive: int = 1, min_negative: int = 1,
+        linear: npt.ArrayLike | None = None, *, row_norm: float,
+    ) -> None:  # fmt: skip
         nothing = np.empty((0, rows.dim))
         super().__init__(nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm)
         del self.positives, self.negatives
@@ -466,7 +435,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     def _data_value(self, w: Array) -> float:
         cells = self._cells(w)
         if cells is None:
-            return self._total(*self._gather(w))
+            return super()._data_value(w)
         ahead, behind = cells
         if not (ahead.floors.size and behind.floors.size):
             return 0.0
@@ -493,7 +462,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 return (combine_pairs(block, multiples),)
 
             return np.asarray(self.rows.sum(combine)[0])
-        s, t = self._gather(w)
+        s, t = self._scores(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
@@ -501,15 +470,10 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         calls = [_weigh_classes(changed, *both) for both in zip(*slopes, strict=True)]
         return np.asarray(accumulate(self.rows.each(calls))[0])
 
-    def _data_both(self, w: Array) -> tuple[float, Array]:
-        return self._data_value(w), self._data_gradient(w)
-
-    def _gather(self, w: Array) -> tuple[Array, Array]:
+    def _scores(self, w: Array) -> tuple[Array, Array]:
         """Return the scores of both classes, partition after partition."""
         parts = list(self._numbers(lambda block: np.asarray(block @ w)))
-        if len(parts) == 1:
-            return parts[0][0], parts[0][1]
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     @property
     def _additions(self) -> int:

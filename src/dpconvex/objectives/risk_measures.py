@@ -23,12 +23,9 @@ _STEPS = 200  # of the search for a threshold; bisection alone needs about 60
 
 
 def find_threshold(
-    excess: Callable[[float], tuple[float, float]],
-    high: float,
-    width: float,
-    tolerance: Callable[[float], float],
+    excess: Callable[[float], tuple[float, float]], high: float, width: float, tolerance: Callable[[float], float],
     guess: float = math.nan,
-) -> float:
+) -> float:  # fmt: skip
     """Return the root ``0 <= t <= high`` of a falling function, or 0 where it is not positive there.
 
     ``excess(t)`` is the function's value and minus its slope. Newton's method within a bracket, which is halved where
@@ -108,15 +105,10 @@ class _LogSum:
     def __iadd__(self, other: _LogSum) -> _LogSum:
         top = max(self.top, other.top)
         own, theirs = self.top - top, other.top - top
-        self.excess = (
-            math.exp(own) * self.excess
-            + self.count * math.expm1(own)
-            + math.exp(theirs) * other.excess
-            + other.count * math.expm1(theirs)
-        )
-        self.parts = [
-            math.exp(own) * mine + math.exp(theirs) * more for mine, more in zip(self.parts, other.parts, strict=True)
-        ]
+        mine = math.exp(own) * self.excess + self.count * math.expm1(own)
+        self.excess = mine + math.exp(theirs) * other.excess + other.count * math.expm1(theirs)
+        both = zip(self.parts, other.parts, strict=True)
+        self.parts = [math.exp(own) * part + math.exp(theirs) * more for part, more in both]
         self.count += other.count
         self.top = top
         return self
@@ -259,12 +251,8 @@ class WorstShareObjective(RecordLossObjective):
 
     Parameters
     ----------
-    rows : MemoryRows or another engine
-        Mapped rows, targets and influence weights, which multiply the loss. Targets are clipped to [-1, 1].
-    loss : Loss
-        Smooth pointwise loss of the margin, never negative.
-    alpha : float
-        Ridge; it covers the intercept too.
+    rows, loss, alpha
+        As for :class:`TiltedObjective`; the loss is never negative.
     share : float
         Above 0 and at most 1.
     width : float
@@ -370,9 +358,8 @@ class WorstShareObjective(RecordLossObjective):
         losses = loss.lipschitz * ((self.dim + 10) * row_map.weighted_norm * size + 4)
         losses += LOSS_ULPS * (self._loss_at_zero + bound * size)
         weights = 2 * losses / self.width + 2 * (self.rows.additions + 8) + 8
-        weights += 8 * (self._loss_at_zero + bound * size) / self.width + 8 * math.log(
-            max(1.0, self._share / self.share)
-        )
+        more = max(1.0, self._share / self.share)
+        weights += 8 * (self._loss_at_zero + bound * size) / self.width + 8 * math.log(more)
         roundings = slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size
         return float(1.01 * UNIT * roundings)
 

@@ -14,7 +14,7 @@ from dpconvex.engine.block_products import CompensatedSum, row_margins
 from dpconvex.engine.summation import accumulate, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.structured import VectorLoss, link_parts
-from dpconvex.objectives.objective import UNIT, LinearTermObjective, subtract_with_error
+from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_margins
 from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
 
@@ -73,23 +73,14 @@ class SharedNormTerm:
 
     def refined_gradient(self, theta: Array, shift: Array) -> tuple[Array, float]:
         """Return ``-M^T g'`` at ``theta + shift`` with residuals to twice the digits, and the size of these."""
-        from dpconvex.engine.dense_kernels import margins_with_error
-
-        z, correction = np.empty(len(self.matrix)), np.empty(len(self.matrix))
-        margins_with_error(self.matrix, theta, z, correction)
+        z, correction = exact_margins(self.matrix, theta)
         u = -(z + (correction + self.matrix @ shift))
         slopes = self.loss.gradient(self._padded(u))[0, :-1]
         return CompensatedSum(-slopes, self.matrix).value, float(np.linalg.norm(u))
 
 
 def spectral_norms(matrices: npt.ArrayLike) -> Array:
-    """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little.
-
-    Examples
-    --------
-    >>> spectral_norms([[[3.0, 0.0], [0.0, 4.0]]]).round(9).tolist()
-    [4.0]
-    """
+    """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little."""
     stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
     starts = range(0, max(1, len(stack)), _BLOCK)
@@ -139,16 +130,10 @@ class StructuredRecords:
     """
 
     def __init__(
-        self,
-        A: npt.ArrayLike,
-        Y: npt.ArrayLike,
-        operator_norm: float,
-        link_norm: float = 0.0,
-        level: npt.ArrayLike | None = None,
-        target_limit: float | None = None,
-        shared: npt.ArrayLike | None = None,
+        self, A: npt.ArrayLike, Y: npt.ArrayLike, operator_norm: float, link_norm: float = 0.0,
+        level: npt.ArrayLike | None = None, target_limit: float | None = None, shared: npt.ArrayLike | None = None,
         labelled: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         matrices = np.asarray(A)
         if matrices.dtype != np.float32:
             matrices = np.asarray(matrices, dtype=np.float64)
@@ -279,13 +264,9 @@ class StructuredObjective(LinearTermObjective):
     """
 
     def __init__(
-        self,
-        records: StructuredRecords,
-        loss: VectorLoss,
-        alpha: float,
-        divisor: float | None = None,
+        self, records: StructuredRecords, loss: VectorLoss, alpha: float, divisor: float | None = None,
         linear: npt.ArrayLike | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         outputs = records.outputs + len(records.shared or ())
         if outputs != loss.outputs:
             raise ValueError(
@@ -449,23 +430,15 @@ class StructuredObjective(LinearTermObjective):
         As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
         roundings however many records there are.
         """
-        from dpconvex.engine.dense_kernels import margins_with_error
-
-        theta = np.asarray(theta, dtype=np.float64)
-        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
-        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
+        theta, shift, size, moved, tail = self._refined_point(theta, offset)
         records, step = self.records, max(1, _BLOCK // self.records.outputs)
         longest = max(records.operator_norm, records.link_norm)
-        # As large as (d u)^2 ||theta||: nothing but the offset's own rounding is left of the margins'.
-        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
         sums: CompensatedSum | None = None
         residual_sizes, loss, norm = 0.0, self.own_loss, self._norm
         for _, rows, targets, level in records.blocks(step):
-            z, correction = np.empty(len(rows)), np.empty(len(rows))
-            margins_with_error(rows, theta, z, correction)
+            z, correction = exact_margins(rows, theta)
             correction += rows @ shift
-            rounded, lost = subtract_with_error(targets.ravel(), z)
-            u = (rounded + (lost - correction)).reshape(targets.shape)
+            u = exact_difference(targets.ravel(), z, correction).reshape(targets.shape)
             more = CompensatedSum(-loss.gradient(u, level).ravel(), rows)
             if sums is None:
                 sums = more

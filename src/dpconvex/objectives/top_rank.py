@@ -61,16 +61,9 @@ class TopRankObjective(RidgeObjective):
     """
 
     def __init__(
-        self,
-        X: npt.ArrayLike | DaskRows | MemoryRows,
-        y: npt.ArrayLike | None,
-        loss: Loss,
-        row_norm: float,
-        top: int,
-        min_positive: int,
-        alpha: float,
-        width: float = 0.05,
-    ) -> None:
+        self, X: npt.ArrayLike | DaskRows | MemoryRows, y: npt.ArrayLike | None, loss: Loss, row_norm: float, top: int,
+        min_positive: int, alpha: float, width: float = 0.05,
+    ) -> None:  # fmt: skip
         if y is None:
             rows = cast("DaskRows | MemoryRows", X)
         else:
@@ -93,16 +86,9 @@ class TopRankObjective(RidgeObjective):
     @property
     def public_facts(self) -> dict[str, object]:
         """Facts about this objective that the certificate of a release must state."""
-        return {
-            "objective": "losses below the top negative scores",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "n_features": self.dim,
-            "row_norm": self.row_norm,
-            "top": self.top,
-            "min_positive": self.min_positive,
-            "width": self.width,
-        }
+        own = {"row_norm": self.row_norm, "top": self.top, "min_positive": self.min_positive, "width": self.width}
+        objective = "losses below the top negative scores"
+        return {"objective": objective, "loss": self.loss, "alpha": self.alpha, "n_features": self.dim, **own}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient: a pass for the scores, and one that sums."""

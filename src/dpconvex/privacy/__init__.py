@@ -1,7 +1,4 @@
-"""The privacy core: guarantees, profiles, calibration, certificates, noise, ledger.
-
-No data enters this package.
-"""
+"""The privacy core, which no data enter: guarantees, profiles, calibration, certificates, noise, ledger."""
 
 from typing import TYPE_CHECKING
 
@@ -27,56 +24,25 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "ApproxDP": "guarantees",
             "Bounds": "bounds",
-            "BudgetExceeded": "ledger",
-            "Certificate": "certificate",
-            "CertificateError": "certificate",
-            "DeclaredBounds": "bounds.structured",
-            "GaussianDP": "guarantees",
-            "Ledger": "ledger",
-            "LedgerError": "ledger_file",
             "LinearBounds": "bounds.linear",
+            **dict.fromkeys(("PairwiseBounds", "TopRankBounds"), "bounds.ranking"),
+            **dict.fromkeys(("RobustBounds", "TiltedBounds", "WorstShareBounds"), "bounds.robust"),
+            **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured"),
+            **dict.fromkeys(("gaussian_mu", "gaussian_scale"), "calibration"),
+            **dict.fromkeys(("Certificate", "CertificateError", "PrivacyWarning"), "certificate"),
+            **dict.fromkeys(("ApproxDP", "GaussianDP", "PureDP", "compose_epsilon"), "guarantees"),
+            **dict.fromkeys(("BudgetExceeded", "Ledger"), "ledger"),
+            "LedgerError": "ledger_file",
             "NoiseSource": "noise",
-            "PairwiseBounds": "bounds.ranking",
-            "PrivacyWarning": "certificate",
-            "PureDP": "guarantees",
-            "RobustBounds": "bounds.robust",
-            "StructuredBounds": "bounds.structured",
-            "TiltedBounds": "bounds.robust",
-            "TopRankBounds": "bounds.ranking",
-            "WorstShareBounds": "bounds.robust",
-            "compose_epsilon": "guarantees",
-            "gaussian_mu": "calibration",
-            "gaussian_scale": "calibration",
             "objective_perturbation_laplace_scale": "objective_perturbation",
             "objective_perturbation_scale": "objective_perturbation",
         },
     )
 
 __all__ = [
-    "ApproxDP",
-    "Bounds",
-    "BudgetExceeded",
-    "Certificate",
-    "CertificateError",
-    "DeclaredBounds",
-    "GaussianDP",
-    "Ledger",
-    "LedgerError",
-    "LinearBounds",
-    "NoiseSource",
-    "PairwiseBounds",
-    "PrivacyWarning",
-    "PureDP",
-    "RobustBounds",
-    "StructuredBounds",
-    "TiltedBounds",
-    "TopRankBounds",
-    "WorstShareBounds",
-    "compose_epsilon",
-    "gaussian_mu",
-    "gaussian_scale",
-    "objective_perturbation_laplace_scale",
-    "objective_perturbation_scale",
-]
+    "ApproxDP", "Bounds", "BudgetExceeded", "Certificate", "CertificateError", "DeclaredBounds", "GaussianDP", "Ledger",
+    "LedgerError", "LinearBounds", "NoiseSource", "PairwiseBounds", "PrivacyWarning", "PureDP", "RobustBounds",
+    "StructuredBounds", "TiltedBounds", "TopRankBounds", "WorstShareBounds", "compose_epsilon", "gaussian_mu",
+    "gaussian_scale", "objective_perturbation_laplace_scale", "objective_perturbation_scale",
+]  # fmt: skip

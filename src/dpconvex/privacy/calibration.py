@@ -69,10 +69,7 @@ def _mills_ratio(x: float | Array) -> Array:
 
 
 def _mills_difference(low: float, width: float) -> float:
-    """Return the Mills ratio at ``low`` less that at ``low + width``, accurate for close arguments too.
-
-    The ratio ``m`` has the derivative ``x m - 1``: close arguments are told apart by its integral.
-    """
+    """Return the Mills ratio m at ``low`` less that at ``low + width``: of close ones by the integral of ``m' = x m - 1``."""
     if width > 0.1:
         return float(_mills_ratio(low) - _mills_ratio(low + width))
     half = width / 2
@@ -81,17 +78,11 @@ def _mills_difference(low: float, width: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    r"""Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``.
+    """Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``, for any real epsilon.
 
-    ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, for any real epsilon.
-
-    With ``p = epsilon/mu - mu/2`` and ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is
-    taken between two Mills ratios, which keeps its relative accuracy where both tails are tiny.
-
-    Examples
-    --------
-    >>> round(gaussian_delta(1.0, 1.0), 7)
-    0.1269367
+    ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``. With ``p = epsilon/mu - mu/2`` and
+    ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is taken between two Mills ratios, which
+    keeps its relative accuracy where both tails are tiny.
     """
     if mu < 0 or math.isnan(mu) or math.isnan(epsilon):
         raise ValueError(f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead.")
@@ -116,7 +107,7 @@ def delta_target(owner: str, epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest standard deviation of Gaussian noise that gives (epsilon, delta)-DP.
+    """Return the smallest standard deviation of Gaussian noise that gives (epsilon, delta)-DP, on the safe side.
 
     ``std = sensitivity / mu`` with ``gaussian_delta(epsilon, mu) = delta`` (the analytic Gaussian mechanism).
 
@@ -126,11 +117,6 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
         Budget; epsilon above 0, delta in (0, 1).
     sensitivity : float
         l2 sensitivity of the released vector.
-
-    Returns
-    -------
-    float
-        The standard deviation, on the safe side.
 
     Examples
     --------
@@ -154,13 +140,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def grid_of(scale: float) -> float:
-    """Return the grid that numbers with noise of this scale are rounded to: a power of two, ``2^-GRID_BITS scale``.
-
-    Examples
-    --------
-    >>> grid_of(3.0) == 2.0 ** (1 - GRID_BITS)
-    True
-    """
+    """Return the grid that numbers with noise of this scale are rounded to: a power of two, ``2^-GRID_BITS scale``."""
     if not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
         raise ValueError(f"Noise must have a positive, finite scale, between 1e-289 and 1e289. Got {scale!r} instead.")
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)

@@ -151,10 +151,7 @@ class NoiseTerm(Mapping[str, Any]):
 
     @property
     def norm_upper_bound(self) -> float:
-        """A norm that the noise exceeds with probability below 1e-17.
-
-        ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` since the l2-Laplace norm follows Gamma(d).
-        """
+        """Norm exceeded with probability below 1e-17: ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` as it is Gamma(d)."""
         if self.distribution == "gaussian":
             return self.scale * (math.sqrt(self.dimension) + 9)
         return self.scale * (2 * self.dimension + 80)
@@ -321,20 +318,12 @@ class Certificate(Promise):
         seeded: bool = False,
     ) -> Certificate:
         """Derive a certificate from public facts; the only way one is made."""
-        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=_plain_scalar))
+        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item))
         derived = calibrate(mechanism, bounds, guarantee, chosen)
         draft = cls(
-            guarantee=guarantee,
-            neighbors=bounds.relation,
-            mechanism=mechanism,
-            theorem="",
-            bounds=bounds,
-            noise=derived.noise,
-            parameters={**chosen, **derived.stated},
-            solver_tolerance=derived.solver_tolerance,
-            sampler="",
-            unit=bounds.unit,
-        )
+            guarantee, bounds.relation, mechanism, theorem="", bounds=bounds, noise=derived.noise, sampler="",
+            parameters={**chosen, **derived.stated}, solver_tolerance=derived.solver_tolerance, unit=bounds.unit,
+        )  # fmt: skip
         proof = draft._proof()
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         return replace(draft, digest=draft._hash())
@@ -363,9 +352,8 @@ class Certificate(Promise):
     def failure_probability(self) -> float | None:
         """Largest distance of the drawn noise from its ideal distribution; None for noise in floating point.
 
-        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
-        event of this probability; the reserve of calibrations covers what it adds to a delta (see
-        :mod:`dpconvex.privacy.noise.gate`).
+        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an event
+        of this probability, and calibrations reserve what it adds to a delta (:mod:`dpconvex.privacy.noise.gate`).
         """
         if any(not term.grid for term in self.noise.values()):
             return None
@@ -455,10 +443,7 @@ class Certificate(Promise):
     def term(
         self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
     ) -> NoiseTerm:
-        """Return the stated noise of a release, or raise unless it states what the public facts imply.
-
-        It may state a larger ``sensitivity`` than the facts imply, never a smaller one; all else must be equal.
-        """
+        """Return the stated noise of a release; raise unless its sensitivity is that of the facts or larger, all else equal."""
         stated = self.noise[name]
         facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
@@ -540,13 +525,6 @@ class Certificate(Promise):
         }
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
-
-
-def _plain_scalar(value: object) -> object:
-    """Return a scalar of numpy's as a plain number, for JSON."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not plain data.")
 
 
 def large_delta(certificate: Certificate) -> str | None:

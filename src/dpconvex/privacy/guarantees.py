@@ -1,11 +1,8 @@
 r"""Guarantees: pure, approximate and Gaussian differential privacy as values, their conversions and composition.
 
-A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve: the smallest type-II error of any test
-that tells two neighbouring data sets apart with a given type-I error. Conversions are exact: a guarantee of one kind is
-turned into the strongest statement of another kind that it implies.
-
-The constructor arguments are stored as ``epsilon_bound`` and ``delta_bound``, because ``epsilon`` and ``delta`` are the
-conversions.
+A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve. Conversions are exact: a guarantee of
+one kind is turned into the strongest statement of another kind that it implies. The constructor arguments are stored as
+``epsilon_bound`` and ``delta_bound``, because ``epsilon`` and ``delta`` are the conversions.
 """
 
 from __future__ import annotations
@@ -42,20 +39,19 @@ class _Guarantee:
         return {"kind": self.kind, **{name.removesuffix("_bound"): getattr(self, name) for name in names}}
 
     def as_gaussian(self) -> GaussianDP:
-        """Return the weakest Gaussian DP that implies this guarantee: what Gaussian noise may spend.
-
-        Raises ValueError where Gaussian noise cannot give it: no budget at all, or delta = 0.
-
-        Examples
-        --------
-        >>> round(ApproxDP(1.0, 1e-6).as_gaussian().mu, 6)
-        0.236704
-        """
+        """Return the weakest Gaussian DP that implies this guarantee; raise where Gaussian noise cannot give it (delta = 0)."""
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
             return GaussianDP(gaussian_mu(self.epsilon_bound, self.delta_bound))
         raise ValueError(f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead.")
+
+    def _store(
+        self, name: str, value: float, allowed: str = "a finite number of at least 0", high: float = math.inf
+    ) -> None:
+        """Check a constructor argument and store it under the name of its field."""
+        number = check_number(name.removesuffix("_bound"), type(self).__name__, value, allowed, 0, high)
+        object.__setattr__(self, name, number)
 
     def __repr__(self) -> str:
         arguments = (f"{name}={value!r}" for name, value in self.to_dict().items() if name != "kind")
@@ -86,10 +82,7 @@ class _EpsilonDelta(_Guarantee):
         return max(0.0, self.epsilon_bound + math.log(remaining)) if remaining > 0 else 0.0
 
     def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the smallest type-II error of any attack with this type-I error.
-
-        ``max(0, 1 - delta - exp(epsilon) x, exp(-epsilon) (1 - delta - x))``.
-        """
+        """Return the least type-II error at this type-I error: ``max(0, 1 - delta - e^epsilon x, e^-epsilon (1 - delta - x))``."""
         x = np.asarray(type_one, dtype=np.float64)
         steep = 1 - self.delta_bound - np.exp(self.epsilon_bound) * x
         flat = np.exp(-self.epsilon_bound) * (1 - self.delta_bound - x)
@@ -103,10 +96,8 @@ class ApproxDP(_EpsilonDelta):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss, at least 0.
-    delta : float
-        Failure mass, in [0, 1).
+    epsilon, delta : float
+        Privacy loss, at least 0, and failure mass, in [0, 1).
 
     Examples
     --------
@@ -121,9 +112,8 @@ class ApproxDP(_EpsilonDelta):
     kind: ClassVar[str] = "approx"
 
     def __init__(self, epsilon: float, delta: float) -> None:
-        epsilon = check_number("epsilon", "ApproxDP", epsilon, "a finite number of at least 0", 0, math.inf)
-        object.__setattr__(self, "epsilon_bound", epsilon)
-        object.__setattr__(self, "delta_bound", check_number("delta", "ApproxDP", delta, "a number in [0, 1)", 0, 1))
+        self._store("epsilon_bound", epsilon)
+        self._store("delta_bound", delta, "a number in [0, 1)", 1)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -147,8 +137,7 @@ class PureDP(_EpsilonDelta):
     kind: ClassVar[str] = "pure"
 
     def __init__(self, epsilon: float) -> None:
-        epsilon = check_number("epsilon", "PureDP", epsilon, "a finite number of at least 0", 0, math.inf)
-        object.__setattr__(self, "epsilon_bound", epsilon)
+        self._store("epsilon_bound", epsilon)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -172,8 +161,7 @@ class GaussianDP(_Guarantee):
     kind: ClassVar[str] = "gaussian"
 
     def __init__(self, mu: float) -> None:
-        mu = check_number("mu", "GaussianDP", mu, "a finite number of at least 0", 0, math.inf)
-        object.__setattr__(self, "mu", mu)
+        self._store("mu", mu)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows from this guarantee."""
@@ -215,15 +203,8 @@ def guarantee_from_dict(data: Facts) -> Guarantee:
 
 
 def pure_mu(epsilon: float) -> float:
-    """Return the smallest mu for which epsilon-DP implies mu-Gaussian DP.
-
-    ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``: the trade-off curves meet at the corner of randomised response.
-
-    Examples
-    --------
-    >>> round(pure_mu(1.0), 6)
-    1.232035
-    """
+    """Return the smallest mu for which epsilon-DP implies mu-GDP: ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``."""
+    # The trade-off curves meet at the corner of randomised response.
     if epsilon < _SMALL:  # the tangent is above
         return math.sqrt(math.pi / 2) * epsilon
     return -2 * float(ndtri(expit(-epsilon)))
@@ -269,12 +250,6 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
 
     Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
     1))``, or the profile of ``k mu`` at ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
-
-    Examples
-    --------
-    >>> three = for_group(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
-    >>> three.epsilon_bound, round(1e6 * three.delta_bound, 6)
-    (3.0, 11.107338)
     """
     check_count("size", "for_group", size)
     if isinstance(claim, GaussianDP):
@@ -308,14 +283,9 @@ def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: st
     guarantees : iterable of PureDP, ApproxDP or GaussianDP
         The releases, in any order: the result depends on the collection only.
     delta : float
-        Where the total is read.
+        Where the total is read; it is ``inf`` if the deltas of the releases alone exceed this one.
     method : {"best", "sums"}
         The smaller of both bounds, or the sums alone.
-
-    Returns
-    -------
-    float
-        ``inf`` if the deltas alone exceed ``delta``.
 
     Notes
     -----
@@ -336,9 +306,8 @@ def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: st
     guarantees = list(guarantees)
     for guarantee in guarantees:
         if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
-            raise TypeError(
-                f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {type(guarantee).__name__} instead."
-            )
+            kind = type(guarantee).__name__
+            raise TypeError(f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {kind} instead.")
     others = [each for each in guarantees if not isinstance(each, GaussianDP)]
     left = delta - math.fsum(each.delta_bound for each in others)
     if abs(left) <= 1e-12 * delta:  # rounding

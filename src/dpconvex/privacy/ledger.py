@@ -1,8 +1,7 @@
 """Ledger: the privacy budget of a data set, in one SQLite file that many processes may charge at once.
 
 A charge is written, flushed to disk and committed before it is granted, so the noise of a release is drawn only after
-its cost is on record: a crash in between loses budget, never privacy. The file holds an append-only log of public
-facts, each record chained to the one before by its hash; whatever breaks the chain is an error, never a fresh budget.
+its cost is on record: a crash in between loses budget, never privacy.
 """
 
 from __future__ import annotations
@@ -26,15 +25,7 @@ _PERSON_OF_ROWS = re.compile(r"one person, at most ([1-9][0-9]{0,9}) rows")
 
 
 class BudgetExceeded(LedgerError):
-    """A charge was refused because the total would exceed the budget.
-
-    Attributes
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        What was asked for. Nothing was charged.
-    remaining : Remaining
-        What is left.
-    """
+    """A charge of ``guarantee`` was refused because the total would exceed the budget; ``remaining`` is left."""
 
     def __init__(self, message: str, guarantee: Guarantee, remaining: Remaining) -> None:
         super().__init__(message)
@@ -47,10 +38,7 @@ class BudgetExceeded(LedgerError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One granted charge. Public facts only: no value of the data is ever recorded.
-
-    ``mu`` is that of a release known to be Gaussian DP, whatever its guarantee states; else None.
-    """
+    """One granted charge. Public facts only: no value of the data is ever recorded."""
 
     number: int
     time: str
@@ -59,7 +47,7 @@ class Entry:
     description: str
     mechanism: str
     neighbors: str
-    mu: float | None = None
+    mu: float | None = None  # of a release known to be Gaussian DP, whatever its guarantee states
     unit: str = RECORD
 
     @classmethod
@@ -86,12 +74,9 @@ class Ledger:
         The SQLite file. Keep it on a local disk: locks of network file systems are unreliable.
     dataset : str
         Name of the data set; one file may hold the budgets of many.
-    epsilon : float or None
-        The whole budget, for a new data set. None opens an existing one, whose budget cannot be changed.
-    delta : float or None
-        Likewise; None means 1e-6 for a new budget, 0 allows pure guarantees only.
-    mu : float or None
-        The whole budget in mu, instead of epsilon and delta.
+    epsilon, delta, mu : float or None
+        The whole budget of a new data set: epsilon and delta (1e-6 if None; 0 allows pure guarantees only), or mu.
+        Without them an existing one is opened, whose budget cannot be changed.
     composition : {"gaussian", "sums"} or None
         For a new budget of (epsilon, delta). "gaussian" (what None means) is as above. "sums" charges every release the
         epsilon and delta that it states and nothing else: better for few releases of which some are not Gaussian.
@@ -135,10 +120,8 @@ class Ledger:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"The 'path' parameter of Ledger must be a file path. Got {type(path).__name__} instead.")
         if os.fspath(path) in ("", ":memory:"):
-            raise ValueError(
-                "The 'path' parameter of Ledger must name a file: a budget has to outlive the "
-                f"process. Got {os.fspath(path)!r} instead."
-            )
+            wanted = "must name a file: a budget has to outlive the process"
+            raise ValueError(f"The 'path' parameter of Ledger {wanted}. Got {os.fspath(path)!r} instead.")
         if not isinstance(dataset, str) or not dataset:
             raise ValueError(f"The 'dataset' parameter of Ledger must be a non-empty string. Got {dataset!r} instead.")
         asked = _checked_budget(epsilon, delta, mu, composition)
@@ -204,24 +187,17 @@ class Ledger:
             Whom the guarantee is made to, as a certificate says: ``"one record"``, ``"one person"``, or ``"one person,
             at most k rows"``. The first charge fixes the ledger's; others are converted where something follows for it.
 
-        Returns
-        -------
-        Entry
-            The charge, which is on disk by now.
-
         Raises
         ------
-        BudgetExceeded
-            If the total would exceed the budget; nothing is charged.
-        LedgerError
-            If the file cannot be read, written or trusted; nothing may be released.
+        BudgetExceeded, LedgerError
+            If the total would exceed the budget, or the file cannot be read, written or trusted. Nothing is charged,
+            and nothing may be released.
         """
         mu = _checked_mu(guarantee, mu)
         for name, value in (("description", description), ("mechanism", mechanism)):
             if not isinstance(value, str):
-                raise TypeError(
-                    f"The '{name}' parameter of Ledger.charge must be a string. Got {type(value).__name__} instead."
-                )
+                kind = type(value).__name__
+                raise TypeError(f"The '{name}' parameter of Ledger.charge must be a string. Got {kind} instead.")
         if neighbors not in RELATIONS:
             raise ValueError(
                 f"The 'neighbors' parameter of Ledger.charge must be one of {RELATIONS}. Got {neighbors!r} instead."
@@ -251,18 +227,9 @@ class Ledger:
                     guarantee,
                     remaining,
                 )
-            record = {
-                "kind": "charge",
-                "dataset": self.dataset,
-                "guarantee": guarantee.to_dict(),
-                "mu": mu,
-                "description": description,
-                "mechanism": mechanism,
-                "neighbors": neighbors,
-                "unit": unit,
-                "time": _now(),
-                "cost": asdict(cost),
-            }
+            words = {"description": description, "mechanism": mechanism, "neighbors": neighbors, "unit": unit}
+            amounts = {"guarantee": guarantee.to_dict(), "mu": mu, "cost": asdict(cost)}
+            record = {"kind": "charge", "dataset": self.dataset, "time": _now(), **words, **amounts}
             snapshot.add(record)
         return Entry.from_record(totals.charges + 1, record)
 
@@ -302,21 +269,15 @@ class Ledger:
         return self._totals().remaining()
 
     def head(self) -> str:
-        """Return the number and the hash of the newest record of the file, to be kept elsewhere.
-
-        Whoever has it can tell by :meth:`check` whether a later file still holds every record up to this one.
-        """
+        """Return number and hash of the newest record. Kept elsewhere, they let :meth:`check` see that later files hold it."""
         snapshot = self._file.read()
         return f"{snapshot.number}-{snapshot.digest}"
 
     def check(self, head: str | None = None) -> str:
         """Check every record and every total of the file, or raise LedgerError; return its head.
 
-        Parameters
-        ----------
-        head : str, optional
-            What :meth:`head` returned earlier. Without it, a file whose last charges were removed by somebody who
-            made the rest agree, or an older copy, passes.
+        ``head`` is what :meth:`head` returned earlier. Without it, a file whose last charges were removed by somebody
+        who made the rest agree, or an older copy, passes.
         """
         expected = None
         if head is not None:

@@ -1,10 +1,8 @@
 """Ledger file: an append-only log in one SQLite file, each record chained to the one before by its hash.
 
-Records are committed and flushed before :meth:`LedgerFile.append` ends, and writers wait for each other. Beside the log
-the file keeps the totals of each data set, sealed with the newest hash and written in the same transaction, so that
-reading totals or appending a record takes the same time however long the log is. :meth:`LedgerFile.verify` reads
-everything, checks every link and computes the totals again. What does not fit together (truncation, flipped bits, a
-hand edit, an empty or foreign file) is a :class:`LedgerError`, never an empty log.
+Beside the log the file keeps the totals of each data set, sealed with the newest hash and written in the same
+transaction, so that reading totals or appending a record takes the same time however long the log is. What does not
+fit together (truncation, flipped bits, a hand edit, an empty or foreign file) is an error, never an empty log.
 """
 
 from __future__ import annotations
@@ -86,10 +84,7 @@ class LedgerFile:
         self.seen = seen
 
     def create(self, record: Facts) -> None:
-        """Write a new file beside its place and link it in, so that it is never seen half made.
-
-        If another process was faster, its file stays.
-        """
+        """Write a new file beside its place and link it in, so that it is never seen half made; an existing one stays."""
         folder, name = os.path.split(self.path)
         draft = ""
         try:
@@ -154,10 +149,7 @@ class LedgerFile:
             self.seen = (snapshot.number, snapshot.digest)
 
     def verify(self, expected: tuple[int, str] | None = None) -> tuple[Snapshot, list[Facts]]:
-        """Return the newest state and all records, oldest first, after checking every link and every total.
-
-        ``expected`` are the number and hash of a record that must be there.
-        """
+        """Return the newest state and all records after checking every link and total, and that ``expected`` is there."""
         with self._open() as connection, _ledger_transaction(connection, "DEFERRED"):
             newest = self._newest(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":

@@ -108,19 +108,6 @@ def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
     return min(1.0, total * (1 + 1e-11) + tail)
 
 
-def _psi_with(order: Array, kappa: float) -> Array:
-    """Log-determinant cost of 'with the record' against 'without', per unit of rank."""
-    return order * math.log1p(kappa) - np.log1p(order * kappa)
-
-
-def _psi_without(order: Array, kappa: float) -> Array:
-    """Log-determinant cost of 'without the record' against 'with'; infinite where (order - 1) kappa >= 1."""
-    slack = 1 - (order - 1) * kappa
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cost = -(order - 1) * math.log1p(kappa) - np.log(slack)
-    return np.where(slack > 0, cost, np.inf)
-
-
 def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: str) -> Array:
     r"""Return the Rényi divergence bound of objective perturbation for any convex loss with bounded curvature.
 
@@ -130,11 +117,14 @@ def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: 
     and the sum of both. The bound is dimension-free: only the rank of one record's Hessian enters.
     """
     order = np.asarray(order, dtype=np.float64)
+    with_record = order * math.log1p(kappa) - np.log1p(order * kappa)
+    slack = 1 - (order - 1) * kappa
+    with np.errstate(divide="ignore", invalid="ignore"):
+        without_record = np.where(slack > 0, -(order - 1) * math.log1p(kappa) - np.log(slack), np.inf)
     if direction == "replace":
-        both = _psi_with(order, kappa) + _psi_without(order, kappa)
-        return 2 * order * ratio**2 + rank * both / (order - 1)
-    psi = _psi_with if direction == "with" else _psi_without
-    return order * ratio**2 / 2 + rank * psi(order, kappa) / (order - 1)
+        return 2 * order * ratio**2 + rank * (with_record + without_record) / (order - 1)
+    psi = with_record if direction == "with" else without_record
+    return order * ratio**2 / 2 + rank * psi / (order - 1)
 
 
 def renyi_delta(
@@ -151,7 +141,6 @@ def renyi_delta(
         return cost - np.log(order) + (order - 1) * np.log1p(-1 / order)
 
     orders = 1 + np.geomspace(smallest, largest, 300)
-
     for _ in range(3):
         values = log_delta(orders)
         best = int(np.argmin(values))
@@ -166,11 +155,6 @@ def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> f
     Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of :func:`renyi_curve`
     with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a
     valid delta, and the larger direction counts.
-
-    Examples
-    --------
-    >>> trace_delta(1.0, 0.1, 0.01, "replace_one") < trace_delta(1.0, 0.1, 0.05, "replace_one") < 2e-6
-    True
     """
     largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
     if largest <= 1e-3:
@@ -180,10 +164,7 @@ def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> f
 
 
 def structured_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
-    r"""Return delta of objective perturbation for records with gradients in a ``rank``-dimensional subspace.
-
-    The smaller of the Rényi and the chi bound, direction by direction; the larger direction counts.
-    """
+    """Return delta for gradients in a ``rank``-dimensional subspace: the worse direction's smaller Rényi or chi bound."""
     reduced = epsilon - rank * math.log1p(kappa)
     if neighbors == "replace_one":
         chi = min(1.0, 2 * chi_delta(reduced, 2 * ratio, rank))
@@ -208,11 +189,11 @@ def _refuse_curvature(epsilon: float, curvature_ratio: float) -> ValueError:
     )
 
 
-def _smallest_std(holds: Callable[[float], bool], epsilon: float, curvature_ratio: float) -> float:
+def _smallest_std(profile: Callable[[float], float], target: float, epsilon: float, curvature_ratio: float) -> float:
     """Return the smallest std of ``b`` per unit of Lipschitz constant, or raise if even the largest does not hold."""
-    if not holds(_LARGEST_STD):
+    if not profile(1 / _LARGEST_STD) <= target:
         raise _refuse_curvature(epsilon, curvature_ratio)
-    return smallest_safe(holds)
+    return smallest_safe(lambda std: profile(1 / std) <= target)
 
 
 def objective_perturbation_delta(
@@ -240,7 +221,7 @@ def objective_perturbation_scale(
     rank: int = 1,
     neighbors: str = "replace_one",
 ) -> float:
-    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records.
+    """Return the smallest certified std of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records; the safe side.
 
     Parameters
     ----------
@@ -256,11 +237,6 @@ def objective_perturbation_scale(
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
 
-    Returns
-    -------
-    float
-        The standard deviation, on the safe side.
-
     Examples
     --------
     >>> round(objective_perturbation_scale(1.0, 1e-5, 1.0, 0.05), 6)
@@ -271,7 +247,7 @@ def objective_perturbation_scale(
     _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
     facts = (curvature_ratio, rank, neighbors)
     return lipschitz * _smallest_std(
-        lambda std: objective_perturbation_delta(epsilon, 1 / std, *facts) <= target, epsilon, curvature_ratio
+        lambda ratio: objective_perturbation_delta(epsilon, ratio, *facts), target, epsilon, curvature_ratio
     )
 
 
@@ -299,20 +275,12 @@ def objective_perturbation_laplace_scale(
 def trace_perturbation_scale(
     epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
 ) -> float:
-    """Return the smallest certified std of ``b`` where ``curvature_ratio`` bounds a record's trace over ``Lambda``.
-
-    Of records that are several rows: see :func:`dpconvex.privacy.objective_perturbation.trace_delta`.
-
-    Examples
-    --------
-    >>> round(trace_perturbation_scale(1.0, 1e-6, 1.0, 0.05, "replace_one"), 1)
-    10.3
-    """
+    """Return the smallest certified std of ``b`` by :func:`trace_delta`: ``curvature_ratio`` is a trace over ``Lambda``."""
     owner = "trace_perturbation_scale"
     target = delta_target(owner, epsilon, delta)
     _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
     return lipschitz * _smallest_std(
-        lambda std: trace_delta(epsilon, 1 / std, curvature_ratio, neighbors) <= target, epsilon, curvature_ratio
+        lambda ratio: trace_delta(epsilon, ratio, curvature_ratio, neighbors), target, epsilon, curvature_ratio
     )
 
 

@@ -154,11 +154,10 @@ def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> f
 def share_budget(
     guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None, basic: bool = False
 ) -> tuple[str, Guarantee, float]:
-    """Return the strategy, what each fit may spend, and the mean number of fits.
+    """Return the strategy, what each fit may spend, and the mean number of fits (by default twice the candidates).
 
-    The strategy ``"auto"`` takes the one that leaves each fit more. ``mean_repeats`` of ``"repeat"`` are twice the
-    candidates by default. With ``basic``, fits share epsilon and delta by basic composition, for mechanisms that do not
-    offer Gaussian DP such as objective perturbation; this rules out ``"repeat"``.
+    The strategy ``"auto"`` takes the one that leaves each fit more. With ``basic``, fits share epsilon and delta by basic
+    composition, for mechanisms that do not offer Gaussian DP such as objective perturbation; this rules out ``"repeat"``.
     """
     if basic and strategy != "repeat":
         return "exponential", per_problem(guarantee, candidates), float(candidates)
@@ -226,20 +225,9 @@ class SelectionCertificate(Promise):
         else:
             noise = {"epsilon": covered_epsilon(guarantee)}
         certificate = cls(
-            guarantee=guarantee,
-            strategy=strategy,
-            candidates=len(fits),
-            per_fit=per_fit,
-            mean_repeats=repeats,
-            training_rows=training_rows,
-            validation_rows=validation_rows,
-            neighbors=relations[0],
-            score=score,
-            noise=noise,
-            fits=tuple(fits),
-            label_set=label_set,
-            sampler=SEEDED if seeded else EXACT,
-        )
+            guarantee, strategy, len(fits), per_fit, repeats, training_rows, validation_rows, relations[0],
+            score, noise, tuple(fits), label_set, SEEDED if seeded else EXACT,
+        )  # fmt: skip
         certificate._check()
         return certificate
 
@@ -263,7 +251,7 @@ class SelectionCertificate(Promise):
         return str(self.fits[0].unit)
 
     def verify(self) -> None:
-        """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee, or raise."""
+        """Check that the candidates' certificates and the stated noise suffice for the guarantee, or raise."""
         self._check()
         for certificate in self.fits:
             certificate.verify()

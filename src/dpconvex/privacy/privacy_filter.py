@@ -65,29 +65,16 @@ class Remaining:
 
     A charge of ``ApproxDP(epsilon, delta)``, of ``PureDP(epsilon)``, or of ``GaussianDP(mu)`` is certain to be granted:
     one of them, not one after another.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        Left for charges that state them.
-    mu : float
-        Left for Gaussian charges; 0 if none is allowed.
-    spent_epsilon : float
-        Total epsilon so far, at ``budget_delta`` (1e-6 for a budget in mu).
-    budget_epsilon, budget_delta, budget_mu : float or None
-        The whole budget: the first two, or the last.
-    charges : int
-        Number of granted charges.
     """
 
-    epsilon: float
+    epsilon: float  # left, like delta, for charges that state them
     delta: float
-    mu: float
-    spent_epsilon: float
-    budget_epsilon: float | None
+    mu: float  # left for Gaussian charges; 0 if none is allowed
+    spent_epsilon: float  # total so far, at budget_delta (1e-6 for a budget in mu)
+    budget_epsilon: float | None  # the whole budget: epsilon and delta, or mu
     budget_delta: float | None
     budget_mu: float | None
-    charges: int
+    charges: int  # granted so far
 
     def __str__(self) -> str:
         """Return a clause that people understand without knowing how charges are added."""
@@ -156,10 +143,7 @@ class PrivacyFilter:
         return found
 
     def cost(self, guarantee: Guarantee, mu: float | None = None) -> Cost:
-        """Return what a release would be charged now; ``mu`` says that it is mu-Gaussian DP as well.
-
-        The first of the possible costs that the budget allows, or else the last.
-        """
+        """Return what a release, mu-Gaussian DP too if ``mu`` is given, would be charged: the first allowed cost or the last."""
         costs = self._possible_costs(guarantee, mu)
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 

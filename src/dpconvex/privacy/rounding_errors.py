@@ -20,10 +20,7 @@ MANY_ROWS = 2**40
 
 
 def most_summed_rows(n_samples: int, neighbors: str) -> int:
-    """Return the number of rows for which rounding is paid for.
-
-    Under add-or-remove-one the number of rows is private: ten times the nominal number, and at least two million.
-    """
+    """Return for how many rows rounding is paid: ten times a nominal number, 2 million at least, where it is private."""
     return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
 
 
@@ -47,11 +44,6 @@ def summation_error(
     Privacy: contributions are what the sum adds, multiples ``m_i x_i`` of rows with ``m_i`` as computed. How accurate
     ``m_i`` is does not matter to a sensitivity, as long as it follows from the record and public numbers and keeps
     its bound.
-
-    Examples
-    --------
-    >>> summation_error(10_000, 100, 1.0) < 2e-9
-    True
     """
     terms = MANY_ROWS if people else n_rows
     relative = _relative_error(_number_of_additions(terms, dimension, additions) + _TERM)

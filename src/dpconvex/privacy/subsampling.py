@@ -124,13 +124,6 @@ def dominating_rdp(rate: float, mu: float, orders: Iterable[float]) -> Array:
 
     ``rate`` is the probability that a given record is in the batch, in (0, 1], and ``mu = sensitivity / std`` with the
     replace-one sensitivity of a sum.
-
-    Examples
-    --------
-    Without sampling this is the Gaussian mechanism:
-
-    >>> float(dominating_rdp(1.0, 0.5, [3.0])[0])
-    0.375
     """
     triples = _triple_log_terms(mu)
     moments = []
@@ -187,10 +180,9 @@ def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def sampled_epsilon(sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float) -> float:
-    """Return an upper bound on epsilon, at ``delta``, of all steps together.
+    """Return an upper bound on epsilon, at ``delta``, of all steps together; ``rate`` is ``batch_size / n``.
 
-    ``rate`` is ``batch_size / n`` and ``multiplier`` is ``std / sensitivity`` of the SUM over a batch, the sensitivity
-    under this relation. Sampling ``"fixed"`` needs replace-one.
+    ``multiplier`` is ``std / sensitivity`` of the SUM over a batch, under this relation. ``"fixed"`` needs replace-one.
     """
     check_sampling(sampling, neighbors, "sampled_epsilon")
     check_number("rate", "sampled_epsilon", rate, "a number in (0, 1]", 0, 1 + 1e-15, low_open=True)
@@ -216,17 +208,7 @@ def _renyi_epsilon(neighbors: str, rate: float, steps: int, mu: float, delta: fl
 
 @lru_cache(maxsize=256)
 def sampled_multiplier(sampling: str, neighbors: str, rate: float, steps: int, epsilon: float, delta: float) -> float:
-    """Return the smallest certified ``std / sensitivity``, rounded up to four digits.
-
-    The parameters are those of :func:`sampled_epsilon`; the value returned has been evaluated.
-
-    Examples
-    --------
-    One step on all records is the Gaussian mechanism, up to the slack of Renyi divergences:
-
-    >>> sampled_multiplier("fixed", "replace_one", 1.0, 1, 1.0, 1e-5)
-    4.046
-    """
+    """Return the smallest certified ``std / sensitivity`` by :func:`sampled_epsilon`, rounded up to four digits."""
     target = epsilon * (1 - _RESERVE)
 
     def renyi_holds(multiplier: float) -> bool:

@@ -48,26 +48,8 @@ else:
     )
 
 __all__ = [
-    "KERNELS",
-    "BowlMoreau",
-    "ConvolvedLoss",
-    "EpanechnikovKernel",
-    "ExponentialKernel",
-    "GaussianKernel",
-    "Kernel",
-    "LaplacianKernel",
-    "LogisticKernel",
-    "MixtureKernel",
-    "MoreauLoss",
-    "PiecesMoreau",
-    "SmoothedFacets",
-    "SmoothedL1",
-    "SmoothedMax",
-    "SmoothedProfile",
-    "UniformKernel",
-    "VectorMoreau",
-    "convolve",
-    "convolve_vector",
-    "moreau",
+    "KERNELS", "BowlMoreau", "ConvolvedLoss", "EpanechnikovKernel", "ExponentialKernel", "GaussianKernel", "Kernel",
+    "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss", "PiecesMoreau", "SmoothedFacets", "SmoothedL1",
+    "SmoothedMax", "SmoothedProfile", "UniformKernel", "VectorMoreau", "convolve", "convolve_vector", "moreau",
     "moreau_vector",
-]
+]  # fmt: skip

@@ -25,20 +25,7 @@ from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, default_solver
 from dpconvex.solvers.subgradient import StochasticSubgradient, Subgradient
 
 __all__ = [
-    "LBFGS",
-    "AcceleratedGradient",
-    "BlackBox",
-    "ConvergenceError",
-    "Envelope",
-    "Katyusha",
-    "MinimaxProximalPoint",
-    "Newton",
-    "SaddleProblem",
-    "Solution",
-    "Solver",
-    "StochasticSubgradient",
-    "Subgradient",
-    "certified_gap",
-    "certify_point",
-    "default_solver",
-]
+    "LBFGS", "AcceleratedGradient", "BlackBox", "ConvergenceError", "Envelope", "Katyusha", "MinimaxProximalPoint",
+    "Newton", "SaddleProblem", "Solution", "Solver", "StochasticSubgradient", "Subgradient", "certified_gap",
+    "certify_point", "default_solver",
+]  # fmt: skip

@@ -22,7 +22,7 @@ from dpconvex.engine.block_products import CompensatedSum
 from dpconvex.engine.rows import Sums
 from dpconvex.losses.pointwise import ClampedTarget, Loss, PiecewiseLinearFunction, PointwiseLoss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.objective import UNIT, Objective
+from dpconvex.objectives.objective import UNIT, Objective, exact_difference, exact_margins
 from dpconvex.smoothing.moreau_envelopes import moreau
 from dpconvex.solvers.certified_descent import Solution, Solver, check_start_point
 from dpconvex.solvers.newton_lbfgs import default_solver
@@ -75,8 +75,6 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
     ``lipschitz^2 / (2 smoothness)`` (mean weight 1) plus the square of the envelope's gradient norm over ``2 alpha``.
     Rounding errors are included. One pass over the data. Needs a piecewise-linear loss and ``alpha > 0``.
     """
-    from dpconvex.engine.dense_kernels import margins_with_error
-
     theta = np.asarray(point, dtype=np.float64)
     kinks = kinks_of_objective(objective, "certified_gap")
     loss = objective.loss
@@ -89,15 +87,9 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
 
     def part(block: Array, y: Array, w: Array) -> Sums:
         y = clamp(y) if clamp else y
-        z, correction = np.empty(len(block)), np.empty(len(block))
-        margins_with_error(block, theta, z, correction)
+        z, correction = exact_margins(block, theta)
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-        if residual:
-            rounded = y - z
-            lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
-            u = rounded + (lost - correction)
-        else:
-            u = y * (z + correction)
+        u = exact_difference(y, z, correction) if residual else y * (z + correction)
         slopes = envelope.slope_at(u)
         error = 8 * UNIT * (np.abs(u) + largest_knot) + tail * size * lengths
         # Convex in u, so the largest value within the error interval is at one of its ends.

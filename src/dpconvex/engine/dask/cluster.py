@@ -34,6 +34,7 @@ from dpconvex.engine.dask.schedule import report_progress
 from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.rows import ClusterLostError, SourceChangedError
 from dpconvex.engine.summation import accumulate
+from dpconvex.on_demand import dask
 
 TIMEOUT = "5 minutes"
 POLL = 0.5  # seconds after which a waiting pass asks whether those it waits for are there
@@ -62,8 +63,6 @@ class HeldTable:
     def __init__(
         self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: CleanTargets | None
     ) -> None:
-        import dask
-
         self._client = client
         self._pairs = pairs
         limit = dask.config.get("dpconvex.spill-limit", None)
@@ -80,8 +79,6 @@ class HeldTable:
 
     def _hold(self, numbers: Iterable[int]) -> None:
         """Let workers check and hold partitions; those that were checked before must be as they were."""
-        import dask
-
         first = not self._found
         task = dask.delayed(hold, pure=False, traverse=False)
 
@@ -108,8 +105,6 @@ class HeldTable:
         self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool
     ) -> list[tuple[Any, ...]]:
         """Return the result of each partition's call, in order; sums of groups if `grouped`."""
-        import dask
-
         blocks: list[Block] = []
 
         def submit(waiting: Sequence[int]) -> list[Task]:

@@ -21,6 +21,7 @@ from dpconvex.engine.row_weights import RowWeights, exact_values
 from dpconvex.engine.rows import RowMap, SourceChangedError
 from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
 from dpconvex.engine.summation import accumulate
+from dpconvex.on_demand import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.
@@ -61,8 +62,6 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
     With a further column `beside`, of the kind and with the partitions of X, triples: all that stands in one row comes
     from one reading of the source.
     """
-    import dask
-
     for name, data in (("X", X), ("y", y)):
         if not is_partitioned(data):
             raise TypeError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpconvex.engine.threads import available_cores, in_threads
+from dpconvex.on_demand import dask
 
 _watchers: list[Callable[[int, int], None]] = []
 
@@ -39,8 +40,6 @@ def report_progress(done: int, total: int) -> None:
 
 def count_threads() -> int:
     """Return how many threads may work on partitions at the same time."""
-    import dask
-
     return int(dask.config.get("num_workers", None) or available_cores())
 
 
@@ -53,8 +52,6 @@ class PartitionGraph:
 
     def compute(self) -> Any:
         """Compute the partition in the thread that asks."""
-        import dask
-
         # Callbacks of the user's are made for one graph at a time.
         return dask.get(self.graph, self.key, callbacks=())
 
@@ -123,14 +120,11 @@ def _uses_default_threads() -> bool:
 
     Dask itself would import its package for clusters to find out, which takes a second.
     """
-    import dask
-
     return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
 
 
 def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
     """Compute all tasks with Dask's scheduler; partitions done are reported if `watched`."""
-    import dask
     from dask.callbacks import Callback
 
     finished = itertools.count(1)

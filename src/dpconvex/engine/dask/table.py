@@ -44,6 +44,7 @@ from dpconvex.engine.row_weights import RowWeights, exact_values, join_row_weigh
 from dpconvex.engine.rows import RowMap, SourceChangedError
 from dpconvex.engine.sparse_rows import rows_in_memory, stack_rows
 from dpconvex.engine.summation import accumulate, additions_in_memory, part_indices, spread_indices, sum_depth
+from dpconvex.on_demand import dask
 from dpconvex.types import Array
 
 
@@ -228,8 +229,6 @@ class DaskRows:
             while group := list(itertools.islice(results, GROUP)):
                 yield tuple(accumulate(group))
             return
-        import dask
-
         run = dask.delayed(run_on_source, pure=False, traverse=False)
         opened = dask.delayed(run_here, pure=False, traverse=False)
         tasks = [
@@ -290,8 +289,6 @@ class DaskTable:
     def __init__(
         self, X: Any, y: Any, owner: str, numeric: bool = True, clean: CleanTargets | None = None, least: int = 1
     ) -> None:
-        import dask
-
         pairs, width = delayed_partitions(X, y, owner)
         self.spill: SpillFile | None = None
         self.held: HeldTable | None = None
@@ -366,8 +363,6 @@ class DaskTable:
 
         Rows read beside it must be those that were checked, in their order: else identifiers would be of others' rows.
         """
-        import dask
-
         self._require_threads()
         X, y, owner = self._read
         alike = hasattr(X, "rechunk") == hasattr(values, "rechunk")

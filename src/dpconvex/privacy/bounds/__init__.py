@@ -137,10 +137,7 @@ class Bounds:
 
     @property
     def tilted(self) -> tuple[str, int, float]:
-        """Which form of F objective perturbation tilts, its part of F's tilt, and how far its gradient can move.
-
-        ``J(theta) + <b, theta>`` with the sum ``J = n F``, so that ``F`` is tilted by ``b / n``.
-        """
+        """The form of F that is tilted (``J = n F``: F by ``b / n``), its part of F's tilt, and how far its gradient moves."""
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
 
     def tilted_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
@@ -235,11 +232,10 @@ class Bounds:
 
     @property
     def _reserve(self) -> float:
-        """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
+        """Factor on tolerances: 1 where the number of rows is public, else ``max(10, 2e6 / n)``.
 
-        ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
-        by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
-        that this covers 1e10 rows. The same where people share weights. 1 where the number of rows is public.
+        Solvers finish with gradients in which every row's slope is off by some 30 roundings, whatever the number of rows
+        (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`): this covers 1e10 rows.
         """
         if self.neighbors == "replace_one" and not self.people:
             return 1.0

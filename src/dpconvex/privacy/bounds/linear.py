@@ -27,29 +27,7 @@ class LinearRecord(Bounds):
     where the supremum is ``max(c + U^2, c U / X + U X)`` for ``U = row_norm <= X = max_norm`` and ``c + X^2``
     otherwise. Rows that are shortened to ``row_norm`` instead are described by ``max_norm = row_norm``.
 
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows (nominal under add-or-remove-one), or of people.
-    n_features : int
-        Number of columns, the intercept excluded.
-    loss : Loss
-        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature above.
-    row_norm, max_norm : float
-        Influence bound U and the largest norm X of a row, intercept excluded.
-    fit_intercept : bool
-        Whether rows carry a constant 1, whose coefficient is penalised like every other.
-    alpha : float
-        Strength of the penalty ``(alpha/2) ||theta||^2``.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation.
-    people : bool
-        Whether a record is a person whose rows share one weight. What a person contributes lies in the convex hull of
-        what single rows contribute. How many rows there are is private.
-    rows_per_person : int
-        How many rows a person has at most, where each of them counts as a record: so many records change at once.
-    weighted_rows : bool
-        Whether a row may count less than a whole one, down to 0.
+    The parameters are those of :class:`LinearBounds`.
     """
 
     n_samples: int
@@ -122,10 +100,22 @@ class LinearBounds(LinearRecord):
 
     Parameters
     ----------
-    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
-        As in :class:`LinearRecord`.
-    ignored_rows : bool
-        Whether a record may have weight 0, as invalid rows that are ignored have.
+    n_samples, n_features : int
+        Public number of rows (nominal under add-or-remove-one), or of people; and of columns, intercept excluded.
+    loss : Loss
+        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature of a record.
+    row_norm, max_norm : float
+        Influence bound U and the largest norm X of a row, intercept excluded.
+    fit_intercept : bool
+        Whether rows carry a constant 1, whose coefficient is penalised like every other.
+    alpha, neighbors : float, {"replace_one", "add_or_remove_one"}
+        Strength of the penalty ``(alpha/2) ||theta||^2``, and the neighbouring relation.
+    people, rows_per_person : bool, int
+        Whether a record is a person whose rows, a private number of them, share one weight: what a person contributes
+        lies in the convex hull of what single rows contribute. Or how many rows a person has at most, where each of
+        them counts as a record: so many records change at once.
+    weighted_rows, ignored_rows : bool
+        Whether a row may count less than a whole one, down to 0; whether invalid rows have weight 0.
 
     Examples
     --------

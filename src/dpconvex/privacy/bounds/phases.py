@@ -77,10 +77,7 @@ def anchored_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
 
 
 def anchored_tolerance(local: LinearBounds, radius: float) -> float:
-    """Return a tolerance that float64 can certify around a released point of norm up to ``radius``.
-
-    The usual tolerance, or what a few roundings of such a point change in the gradient.
-    """
+    """Return what float64 can certify around a point of norm up to ``radius``, a few roundings of which are allowed for."""
     if math.isfinite(local.smoothness):
         usual, curvature = local.solver_tolerance(), local.smoothness
     else:

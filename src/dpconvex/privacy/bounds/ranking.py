@@ -50,13 +50,10 @@ class PairwiseBounds(Bounds):
     Parameters
     ----------
     n_samples, n_features, alpha
-        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
-    loss : pairwise loss
-        A loss of score differences.
-    row_norm : float
-        Bound U on the norm of a row: longer rows are shortened.
-    diameter : float, optional
-        Bound on the distance of two rows; at most ``2 U``, the default. Feature bounds that contain 0 give less.
+        As in :class:`~dpconvex.privacy.LinearBounds`; ``loss`` is a pairwise one, of score differences.
+    row_norm, diameter : float
+        Bound U on the norm of a row, longer ones are shortened; and on the distance of two rows, at most ``2 U``, the
+        default. Feature bounds that contain 0 give less.
     min_positive, min_negative : int
         Lower bounds ``m+, m-`` on the class counts.
     label_private : bool
@@ -240,20 +237,16 @@ class TopRankBounds(Bounds):
 
     Parameters
     ----------
-    n_samples, n_features, alpha
-        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
-    loss : Loss
-        c: a smooth margin loss, never negative and never increasing.
-    row_norm : float
-        B: longer rows are shortened.
-    top : int
-        K: among how many negative records a positive one should not be.
-    min_positive : int
-        m+: a public lower bound on the number of positive records; if it is none, losses count less.
+    n_samples, n_features, loss, alpha
+        As in :class:`~dpconvex.privacy.LinearBounds`; the loss c is a smooth margin loss, never negative and never
+        increasing.
+    row_norm, width : float
+        B: longer rows are shortened; and the width of the smoothing of the K largest, in units of the score.
+    top, min_positive : int
+        K, among how many negative records a positive one should not be; and m+, a public lower bound on the number of
+        positive records: if it is none, losses count less.
     neighbors : {"replace_one"}
         A replaced record may change its label.
-    width : float
-        Of the smoothing of the K largest, in units of the score.
 
     Examples
     --------

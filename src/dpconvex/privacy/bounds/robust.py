@@ -130,17 +130,14 @@ class TiltedBounds(ReweightedRecord):
 
     Parameters
     ----------
-    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha
-        As in :class:`LinearRecord`; influence weights multiply the loss in the exponent. The loss is smooth and never
+    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, ignored_rows
+        As in :class:`LinearBounds`; influence weights multiply the loss in the exponent. The loss is smooth and never
         negative, and targets are clipped to [-1, 1] (labels are -1 and +1).
     neighbors : {"replace_one"}
         The weights of all records change when one is added, and no bound is known: anything else is refused.
-    tilt : float
-        0 is the mean of losses; towards infinity it becomes the largest loss.
-    coef_bound : float, optional
-        ``B``, where the wall begins; no wall by default.
-    ignored_rows : bool
-        As in :class:`LinearBounds`.
+    tilt, coef_bound : float
+        0 is the mean of losses; towards infinity it becomes the largest loss. ``B`` is where the wall begins; no wall
+        by default.
 
     Examples
     --------
@@ -209,10 +206,7 @@ class TiltedBounds(ReweightedRecord):
         return 1 / (1 + (self.n_samples - 1) * math.exp(-min(exponent, 745.0)))
 
     def _minimiser_shift(self) -> float:
-        """``min((2 L / alpha) C / (C + n - 1), 2 R)``: both minimisers lie in the ball.
-
-        The second bound is at most ``L_F / alpha`` with ``L_F = L + alpha R`` the Lipschitz constant of F there.
-        """
+        """``min((2 L / alpha) C / (C + n - 1), 2 R)``: both minimisers lie in the ball."""
         return min(2 * self.lipschitz / self.alpha * self.largest_weight, 2 * self.radius)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
@@ -271,12 +265,10 @@ class WorstShareBounds(ReweightedRecord):
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
-        As in :class:`LinearRecord`. The loss is smooth and never negative, and targets are clipped to [-1, 1] so that
+        As in :class:`LinearBounds`. The loss is smooth and never negative, and targets are clipped to [-1, 1] so that
         losses are of a known size. Influence weights multiply the loss.
-    share : float
-        Between ``1/n`` (the largest loss) and 1 (all of them).
-    width : float
-        Of the smoothing, in units of the loss.
+    share, width : float
+        Between ``1/n`` (the largest loss) and 1 (all of them); and that of the smoothing, in units of the loss.
     ignored_rows : bool
         As in :class:`LinearBounds`; loss and gradient of an ignored row are 0, which the bound above allows.
 
@@ -373,12 +365,10 @@ class RobustBounds(LinearRecord):
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
-        As in :class:`LinearRecord`; ``loss`` is a smooth margin loss that never increases, or a smooth residual loss
+        As in :class:`LinearBounds`; ``loss`` is a smooth margin loss that never increases, or a smooth residual loss
         of bounded slope; targets are clipped to [-1, 1].
-    radius : float
-        How far a row can be moved, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
-        Norm in which the radius is meant, or the set that the radius multiplies.
+    radius, norm : float, {"l2", "linf", "l1", "box", "hull", "own"}
+        How far a row can be moved, in mapped units, and the norm in which that is meant, or the set that it multiplies.
     width : float
         ``N(theta) = sqrt(||theta||_2^2 + width^2) - width`` for l2, the sum of this over coordinates for linf, and for
         the others as in :mod:`dpconvex.objectives.adversary_sets`.

@@ -64,13 +64,6 @@ class AUCScoreBounds:
 
     ``min_positive`` and ``min_negative`` are public lower bounds m+, m- on the class counts among the validation rows;
     data that have fewer are protected all the same.
-
-    Examples
-    --------
-    >>> AUCScoreBounds(50, 200).sensitivity("replace_one_keeping_label")
-    Fraction(1, 50)
-    >>> round(float(AUCScoreBounds(50, 200).sensitivity("replace_one")), 6)
-    0.024876
     """
 
     min_positive: int

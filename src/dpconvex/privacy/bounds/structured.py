@@ -28,13 +28,11 @@ class StructuredBounds(Bounds):
     Parameters
     ----------
     n_samples, n_features, alpha, neighbors
-        As in :class:`~dpconvex.privacy.bounds.linear.LinearRecord`.
+        As in :class:`~dpconvex.privacy.LinearBounds`.
     loss : VectorLoss
         The loss of a residual vector; smooth for objective perturbation.
-    operator_norm : float
-        Bound on the spectral norm of a record's matrix, the row of the link excluded.
-    link_norm : float
-        Bound on the row of the link; 0 without one.
+    operator_norm, link_norm : float
+        Bounds on the spectral norm of a record's matrix without the row of the link, and on that row; 0 without one.
     shared : m vectors of length d, optional
         A PUBLIC matrix that is A in every record: an l1-regularised generalised linear model. Its term is then the same
         for neighbours under replace-one and cancels from every difference of gradients and of Hessians, so that
@@ -74,18 +72,15 @@ class StructuredBounds(Bounds):
             self._check_shared_matrix()
 
     def _check_shared_matrix(self) -> None:
-        owner = "StructuredBounds"
+        owner, rows = "The 'shared' parameter of StructuredBounds must be", self.loss.outputs - 1
         if self.loss.link is None or self.neighbors != "replace_one":
             raise ValueError(
-                f"The 'shared' parameter of {owner} must be None unless the loss has a link and the relation is "
-                "replace_one: only then is the shared term the same for neighbours."
+                f"{owner} None unless the loss has a link and the relation is replace_one: only then is the shared "
+                "term the same for neighbours."
             )
-        matrix = np.array(self.shared, dtype=np.float64)
-        if matrix.shape != (self.loss.outputs - 1, self.n_features) or not np.isfinite(matrix).all():
-            raise ValueError(
-                f"The 'shared' parameter of {owner} must be {self.loss.outputs - 1} vectors of {self.n_features} "
-                f"finite numbers. Got shape {matrix.shape} instead."
-            )
+        matrix, wanted = np.array(self.shared, dtype=np.float64), (rows, self.n_features)
+        if matrix.shape != wanted or not np.isfinite(matrix).all():
+            raise ValueError(f"{owner} {rows} vectors of {wanted[1]} finite numbers. Got shape {matrix.shape} instead.")
         if np.linalg.norm(matrix, 2) > self.operator_norm * (1 + 1e-9):
             raise self._wrong("operator_norm", "at least the norm of the shared matrix")
         object.__setattr__(self, "shared", tuple(map(tuple, matrix.tolist())))
@@ -97,36 +92,31 @@ class StructuredBounds(Bounds):
         return self._facts(kind, *names, linear_term=False, divisor=self.n_samples)
 
     @property
-    def lipschitz(self) -> float:
-        """``operator_norm sup ||g'|| + link_norm sup |c'|``; the first part is 0 where its matrix is shared."""
-        return self.whole_lipschitz if self.shared is None else self._link_slope
+    def _link_constants(self) -> tuple[float, float]:
+        """``link_norm sup |c'|`` and ``link_norm^2 sup |c''|``."""
+        link, norm = self.loss.link, self.link_norm
+        return (0.0, 0.0) if link is None else (norm * float(link.lipschitz), norm**2 * float(link.smoothness))
 
     @property
-    def _link_slope(self) -> float:
-        link = self.loss.link
-        return 0.0 if link is None else self.link_norm * float(link.lipschitz)
+    def lipschitz(self) -> float:
+        """``operator_norm sup ||g'|| + link_norm sup |c'|``; the first part is 0 where its matrix is shared."""
+        return self.whole_lipschitz if self.shared is None else self._link_constants[0]
 
     @property
     def whole_lipschitz(self) -> float:
         """Bound on the norm of one record's whole gradient, whether or not part of it is shared."""
-        return self._link_slope + self.operator_norm * float(self.loss.lipschitz)
+        return self._link_constants[0] + self.operator_norm * float(self.loss.lipschitz)
 
     @property
     def smoothness(self) -> float:
         """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``; the first part is 0 where its matrix is shared."""
-        if self.shared is None or not math.isfinite(self.loss.smoothness):
-            return self.whole_smoothness
-        return self._link_curvature
-
-    @property
-    def _link_curvature(self) -> float:
-        link = self.loss.link
-        return 0.0 if link is None else self.link_norm**2 * float(link.smoothness)
+        whole = self.shared is None or not math.isfinite(self.loss.smoothness)
+        return self.whole_smoothness if whole else self._link_constants[1]
 
     @property
     def whole_smoothness(self) -> float:
         """Bound on one record's whole curvature, whether or not part of it is shared."""
-        return self.operator_norm**2 * float(self.loss.smoothness) + self._link_curvature
+        return self.operator_norm**2 * float(self.loss.smoothness) + self._link_constants[1]
 
     @property
     def rank(self) -> int:
@@ -180,16 +170,11 @@ class DeclaredBounds(Bounds):
     ----------
     n_samples, n_features : int
         Public number of records, for the record, and of coefficients.
-    slope : float
-        L, as declared.
-    curvature : float
-        Largest eigenvalue of the Hessian of f, as declared.
-    whole_slope : float, optional
-        ``L_F``, as declared; ``2 L`` by default, since ``||alpha theta|| <= L`` at minimisers.
-    alpha, neighbors
-        Strength of the penalty, and the relation that the certificate states.
-    name : str
-        What the objective is called in the certificate.
+    slope, curvature, whole_slope : float
+        As declared: L, the largest eigenvalue of the Hessian of f, and ``L_F``, by default ``2 L`` since
+        ``||alpha theta|| <= L`` at minimisers.
+    alpha, neighbors, name
+        Strength of the penalty, and the relation and name of the objective that the certificate states.
 
     Examples
     --------
@@ -211,8 +196,7 @@ class DeclaredBounds(Bounds):
         self._check_shared()
         self._check_positive("slope", "curvature")
         if self.whole_slope is not None:
-            allowed = "None or a finite number above 0"
-            check_number("whole_slope", "DeclaredBounds", self.whole_slope, allowed, 0, math.inf, low_open=True)
+            self._check_positive("whole_slope", allowed="None or a finite number above 0")
         if not isinstance(self.name, str) or len(self.name) > 200:
             raise TypeError("The 'name' parameter of DeclaredBounds must be a short text. Got something else instead.")
 

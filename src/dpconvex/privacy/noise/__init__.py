@@ -14,14 +14,6 @@ from dpconvex.privacy.noise.gate import (
 )
 
 __all__ = [
-    "EXACT",
-    "FAILURE_PROBABILITY",
-    "FLOATING_POINT",
-    "SAMPLERS",
-    "SEEDED",
-    "TAIL_PROBABILITY",
-    "NoiseSource",
-    "Words",
-    "choose",
-    "on_grid",
-]
+    "EXACT", "FAILURE_PROBABILITY", "FLOATING_POINT", "SAMPLERS", "SEEDED", "TAIL_PROBABILITY",
+    "NoiseSource", "Words", "choose", "on_grid",
+]  # fmt: skip

@@ -85,10 +85,8 @@ class Words:
 
 
 def on_grid(value: ArrayLike, grid: float) -> Array:
-    """Return the nearest whole multiple of the grid as a whole number, for every input: NaN counts as 0.
-
-    Dividing by a power of 2 and rounding to a whole number are exact in floating point.
-    """
+    """Return the nearest whole multiple of the grid as a whole number, for every input: NaN counts as 0."""
+    # Dividing by a power of 2 and rounding to a whole number are exact in floating point.
     bounded = np.clip(np.asarray(value, dtype=np.float64), -_LARGEST, _LARGEST)
     with np.errstate(over="ignore", under="ignore"):
         cells = np.clip(np.rint(bounded / grid), -_LARGEST, _LARGEST)
@@ -112,9 +110,7 @@ class NoiseSource:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> released = NoiseSource(0).add_gaussian(np.array([10.0]), 0.5)
-    >>> released.shape
+    >>> NoiseSource(0).add_gaussian([10.0], 0.5).shape
     (1,)
     """
 
@@ -153,10 +149,7 @@ class NoiseSource:
         return _times(rounded_normals(self.words, std / grid, size), grid)
 
     def l2_laplace(self, scale: float, size: int) -> Array:
-        """Return ``g round(b / g)`` for an ideal b of density proportional to ``exp(-||b|| / scale)``.
-
-        The norm of b follows Gamma(shape = size, scale) and its direction is uniform.
-        """
+        """Return ``g round(b / g)`` for an ideal b of density proportional to ``exp(-||b|| / scale)``."""
         from dpconvex.privacy.noise.normal import rounded_l2_laplace
 
         grid = grid_of(scale)
