@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import CLASSIFICATION, REGRESSION
 from dpconvex.fit import (
-    config,
     constants,
+    fit_plan,
     geometry,
     gradient_rounds,
     location,
@@ -26,9 +26,9 @@ from dpconvex.fit import (
     posterior,
     private_fit,
 )
-from dpconvex.fit.covariance import CovarianceNoise
-from dpconvex.fit.gradient_rounds import Rounds
-from dpconvex.fit.posterior import NewtonPoints
+from dpconvex.fit.covariance_and_curvature import CovarianceNoise
+from dpconvex.fit.gradient_rounds import GradientRounds
+from dpconvex.fit.posterior import NewtonPosterior
 from dpconvex.fit.private_fit import PrivateFit
 
 Array = NDArray[np.float64]
@@ -55,8 +55,8 @@ def shares(**values: float) -> list[Change]:
 
 
 def columns_only(
-    moments: Array, std: float, radius: float, frame: geometry.Frame, most: Array, floor: float, usual: float
-) -> geometry.Frame:
+    moments: Array, std: float, radius: float, frame: geometry.RowGeometry, most: Array, floor: float, usual: float
+) -> geometry.RowGeometry:
     """Stand in for whitening: columns in their own units."""
     size = moments.shape[0] - frame.lead
     left = np.concatenate([np.ones(frame.lead), np.full(size, min(usual, 1.0))])
@@ -69,7 +69,7 @@ def bounds_only(counts: Array, std: float, mass: float, max_octaves: int) -> tup
     return np.ones(size), np.zeros(size), np.full(size, math.sqrt(1 / 3))
 
 
-def usual_length(rows: Any, frame: geometry.Frame, level: float, expected: float, mass: float) -> float:
+def usual_length(rows: Any, frame: geometry.RowGeometry, level: float, expected: float, mass: float) -> float:
     return max(expected, frame.constant if frame.lead else 1.0)
 
 
@@ -100,16 +100,16 @@ def raw_share(noisy: float, std: float, n_samples: float) -> float:
 
 def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
     """Return the change of what Newton points are told: functions of an argument in place of the argument."""
-    build = NewtonPoints.__init__
+    build = NewtonPosterior.__init__
     names = list(inspect.signature(build).parameters)[1:]
     if not set(changed) <= set(names):
         raise LookupError(f"Newton points are not told {set(changed) - set(names)}.")
 
-    def told(self: NewtonPoints, *values: Any) -> None:
+    def told(self: NewtonPosterior, *values: Any) -> None:
         given = dict(zip(names, values, strict=True))
         build(self, *(changed.get(name, lambda x: x)(value) for name, value in given.items()))
 
-    return [(NewtonPoints, "__init__", told)]
+    return [(NewtonPosterior, "__init__", told)]
 
 
 def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tuple[Any, float]:
@@ -126,11 +126,11 @@ def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
     return np.asarray(height * np.diag(self.rounds.moments))
 
 
-def forgotten(self: NewtonPoints, found: Array, noise: Array, drift: float, anchor: Array) -> None:
+def forgotten(self: NewtonPosterior, found: Array, noise: Array, drift: float, anchor: Array) -> None:
     self.anchor = anchor - self.start
 
 
-def expected_drift(self: NewtonPoints, found: Array, variance: Array) -> float:
+def expected_drift(self: NewtonPosterior, found: Array, variance: Array) -> float:
     return self.expected_drift**2
 
 
@@ -175,12 +175,12 @@ STAGES = (
     Variant(
         "columns' histograms",
         "columns in units of their bounds, not centred",
-        lambda: [(geometry, "_column_units", bounds_only), *shares(columns=NOTHING)],
+        lambda: [(geometry, "_column_geometry_units", bounds_only), *shares(columns=NOTHING)],
     ),
     Variant(
         "whitening",
         "columns only in units of their own, no matrix of moments",
-        lambda: [(geometry, "_whiten", columns_only), *shares(moments=NOTHING)],
+        lambda: [(geometry, "_whiten_geometry", columns_only), *shares(moments=NOTHING)],
     ),
     Variant(
         "denoised covariance",
@@ -190,7 +190,7 @@ STAGES = (
     Variant(
         "lengths' histograms",
         "the length that columns lead to expect in place of quantiles of rows' lengths",
-        lambda: [(geometry, "_length_quantile", usual_length), *shares(lengths=NOTHING)],
+        lambda: [(geometry, "_geometry_norm_quantile", usual_length), *shares(lengths=NOTHING)],
     ),
     Variant(
         "geometry for few records",
@@ -200,18 +200,18 @@ STAGES = (
     Variant(
         "parts of rows",
         "all rows in geometry and in early rounds",
-        lambda: [(config, "_subset_sizes", lambda bounds, mu: (None, None))],
+        lambda: [(fit_plan, "_plan_subset_sizes", lambda bounds, mu: (None, None))],
         reason="it saves time on tables of more than about 40,000 rows",
     ),
     Variant(
         "constant first",
         "where records are few, the budget does not go to the constant",
-        lambda: [(config, "small_budget_weight", lambda size: 0.0)],
+        lambda: [(fit_plan, "small_budget_weight", lambda size: 0.0)],
     ),
     Variant(
         "shares of labels",
         "the noisy share of positives itself in place of its posterior mean",
-        lambda: [(private_fit, "posterior_label_share", raw_share)],
+        lambda: [(private_fit, "calibrated_label_share", raw_share)],
         CLASSIFICATION,
     ),
     Variant(
@@ -223,7 +223,7 @@ STAGES = (
     Variant(
         "tails that open the limit",
         "residuals of least squares are limited to a multiple of their scale, whatever their tails",
-        lambda: [(location.Tails, "best", lambda self, least, noise: least)],
+        lambda: [(location.LocationTails, "best", lambda self, least, noise: least)],
         ("linear",),
     ),
     Variant(
@@ -250,7 +250,7 @@ STAGES = (
     Variant(
         "columns that tell nothing",
         "the prior gives no probability to columns that all have coefficients 0",
-        lambda: [*constant(SPIKE_PROBABILITY=0.0), (Rounds, "_no_signal", 0.0)],
+        lambda: [*constant(SPIKE_PROBABILITY=0.0), (GradientRounds, "_no_signal", 0.0)],
         ("logistic", "svm", *REGRESSION),
         reason="it is meant for a handful of records, where fits must not blow up",
     ),
@@ -278,13 +278,13 @@ STAGES = (
     Variant(
         "rough rounds remembered",
         "fine rounds ignore what rough rounds found, but for where they begin",
-        lambda: [(NewtonPoints, "remember", forgotten)],
+        lambda: [(NewtonPosterior, "remember", forgotten)],
         REGRESSION,
     ),
     Variant(
         "drift as it is seen",
         "what rough rounds found is believed as far as is expected, not as far as fine rounds agree",
-        lambda: [(NewtonPoints, "_drift", expected_drift)],
+        lambda: [(NewtonPosterior, "_drift", expected_drift)],
         REGRESSION,
     ),
     Variant(

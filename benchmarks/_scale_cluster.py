@@ -21,7 +21,7 @@ from benchmarks import Measurement
 from benchmarks._scale_files import generate
 from dpconvex import DPLogisticRegression
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dask.table import DaskTable
+from dpconvex.engine.dask.rows_and_table import DaskTable
 from dpconvex.losses import Logistic
 from dpconvex.objectives import EmpiricalObjective
 

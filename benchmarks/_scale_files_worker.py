@@ -36,7 +36,7 @@ def measure(folder: Path, mode: str) -> dict[str, Any]:
 
     from dpconvex import DPQuantileRegressor
     from dpconvex.engine import MemoryRows, RowMap
-    from dpconvex.engine.dask.table import DaskTable
+    from dpconvex.engine.dask.rows_and_table import DaskTable
     from dpconvex.losses import Pinball
     from dpconvex.objectives import EmpiricalObjective
     from dpconvex.smoothing import LogisticKernel, convolve

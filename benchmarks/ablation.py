@@ -41,7 +41,7 @@ from benchmarks import Measurement
 from benchmarks._ablation_variants import FACTORS, MOVED, STAGES, VARIANTS, Change
 from benchmarks.consistent import private_loss
 from benchmarks.tables import TABLES, chosen
-from dpconvex.core.release import Answers
+from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.fit import constants
 
 Record = dict[str, Any]
@@ -100,9 +100,9 @@ def otherwise(changes: Iterable[Change]) -> Iterator[None]:
 @contextmanager
 def noise_by_name() -> Iterator[None]:
     """Give every release a seed of its own, by its name and number: variants draw the same noise for the others."""
-    claim = Answers.claim
+    claim = PrivateAnswers.claim
 
-    def claimed(self: Answers, name: str, *more: Any, **others: Any) -> Any:
+    def claimed(self: PrivateAnswers, name: str, *more: Any, **others: Any) -> Any:
         term = claim(self, name, *more, **others)
         if "base" not in vars(self):
             vars(self)["base"] = int(self.noise.generator.integers(2**62))
@@ -110,7 +110,7 @@ def noise_by_name() -> Iterator[None]:
         self.noise.generator = np.random.default_rng(key)
         return term
 
-    with patch.object(Answers, "claim", claimed):
+    with patch.object(PrivateAnswers, "claim", claimed):
         yield
 
 

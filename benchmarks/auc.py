@@ -27,10 +27,10 @@ from benchmarks import Measurement, best_time, one_time
 from benchmarks.shapes import few_positive, indicators, labels
 from dpconvex import DPAUCClassifier, DPLogisticRegression
 from dpconvex.engine import MemoryRows
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.losses import PairLogistic
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.objectives.pair_sums import logistic_sums
+from dpconvex.objectives.pair_sums import logistic_pair_sums
 from dpconvex_reproduction.auc_erm import PENALTIES, sound
 from dpconvex_reproduction.datasets import (
     load_a9a,
@@ -70,7 +70,7 @@ class Problem:
             self.test_X, self.test_y = data.X_test, data.y_test == data.y.max()
         positive, negative = COUNTS[self.name]
         self.settings = {"feature_bounds": data.feature_bounds, "min_positive": positive, "min_negative": negative}
-        plan = self.model(mechanism="output")._plan(PrivacyUnit(len(self.X)), self.X.shape[1], 2)
+        plan = self.model(mechanism="output")._plan(PersonUnit(len(self.X)), self.X.shape[1], 2)
         self.bounds = replace(plan.certificate.bounds, loss=PairLogistic("2"))
         rows = MemoryRows(self.X, np.where(self.y, 1.0, -1.0), plan.row_map)
         self.scale = np.array(plan.row_map.scale)
@@ -122,7 +122,7 @@ def speed(problem: Problem) -> Iterator[Measurement]:
     objective = problem.objective
     w = np.array([0.3, -0.5, 0.8])
     s, t = objective.positives @ w, objective.negatives @ w
-    fast = best_time(lambda: (logistic_sums(-s, -t), logistic_sums(t, s)))
+    fast = best_time(lambda: (logistic_pair_sums(-s, -t), logistic_pair_sums(t, s)))
     part = slice(None, None, 20)
     slow = one_time(lambda: direct_pair_sums(-s[part], -t)) * s.size / s[part].size
     yield Measurement(

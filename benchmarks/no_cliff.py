@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import Measurement
 from benchmarks.shapes import TABLES, default_model, loss_of, predictions
 from dpconvex.engine import RowMap
-from dpconvex.fit.config import gradient_noise, plan_fit, small_budget_weight
+from dpconvex.fit.fit_plan import plan_fit, planned_gradient_noise, small_budget_weight
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import LinearBounds
@@ -37,7 +37,7 @@ def planned() -> dict[str, float]:
             for n in sizes:
                 bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm)
                 plan = plan_fit(bounds, mu, settings)
-                row = {"all gradients": (gradient_noise(plan.config, plan.terms(bounds, mu), bounds) * n) ** 2}
+                row = {"all gradients": (planned_gradient_noise(plan.config, plan.terms(bounds, mu), bounds) * n) ** 2}
                 for name, term in plan.terms(bounds, mu).items():
                     row[f"noise, {name}"] = term.scale**2 / term.releases
                 row |= {

@@ -2,10 +2,10 @@
 
     python tools/mutants.py --count 200 --seed 0 --out mutants.json
 
-Every mutant is one small change of one file of ``TARGETS``, drawn by the seed: compiled kernels are changed in their source,
-like everything else. It runs against the file's tests, in a copy of ``src``, until the first failure. A mutant that no
-test fails survives, and is printed with its line, to be read by somebody. Finished mutants are kept in the output and not
-run again.
+Every mutant is one small change of one file of ``TARGETS``, drawn by the seed: compiled kernels are changed in their
+source, like everything else. It runs against the file's tests, in a copy of ``src``, until the first failure. A mutant
+that no test fails survives, and is printed with its line, to be read by somebody. Finished mutants are kept in the
+output and not run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,19 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Seconds that the tests of one mutant may take; one that takes longer is killed and counts as noticed.
 LONGEST = 120
 #: Trusted files, and the tests that hold each of them: at most 30 seconds on one core without a mutant.
-TARGETS: dict[str, tuple[str, ...]] = {}
+CORE = ("tests/core/test_handle_attacks.py", "tests/core/test_norm_upper_bound.py", "tests/core/test_malicious_fit.py")
+CORE += ("tests/fit/test_fit_config.py", "tests/fit/test_fit_geometry.py")
+GATE = ("tests/privacy/test_gate.py", "tests/statistical/test_noise.py")
+DENSE = ("tests/engine/test_engine.py", "tests/engine/test_octaves.py", "tests/property/test_parts_of_rows.py")
+SPARSE = ("tests/engine/test_sparse.py", "tests/engine/test_octaves.py")
+TARGETS = {
+    "core/row_coordinates.py": CORE,
+    "core/queries.py": CORE,
+    "core/private_rows.py": CORE,
+    "privacy/noise/noise_source.py": GATE,
+    "engine/dense_kernels.py": DENSE,
+    "engine/sparse_kernels.py": SPARSE,
+}
 
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub,

@@ -11,7 +11,7 @@ from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
 from dpconvex.privacy.calibration import gaussian_delta
-from dpconvex.privacy.objective_perturbation import structured_delta
+from dpconvex.privacy.objective_perturbation import structured_objective_delta
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.catalogue import find
 from dpconvex_reproduction.convolution_objective_perturbation import relative_risk, runtime
@@ -204,9 +204,9 @@ def test_attack_agrees_with_known_profiles():
     assert 0.98 * exact < found < 1.001 * exact
     # No attack beats what is proven.
     for ratio in (0.02, 0.3):
-        bound = structured_delta(0.5, step * math.sqrt(3), ratio, 3, "replace_one")
+        bound = structured_objective_delta(0.5, step * math.sqrt(3), ratio, 3, "replace_one")
         assert separable_attack(0.5, step, ratio, (-0.5, 0.5)) <= bound
-        bound = structured_delta(0.5, step * math.sqrt(3), ratio, 3, "add_or_remove_one")
+        bound = structured_objective_delta(0.5, step * math.sqrt(3), ratio, 3, "add_or_remove_one")
         assert separable_attack(0.5, step, ratio, (0.5, 0.0), absent) <= bound
 
 
@@ -217,8 +217,8 @@ def test_printed_privacy():
     printed = printed_constants(L1Norm(3), 1000, 5, EPSILON, DELTA, 1.0)
     facts = (printed.noise_ratio, printed.curvature_ratio, 3)
     epsilon = proven_epsilon(*facts, DELTA, "replace_one")
-    assert structured_delta(epsilon, *facts, "replace_one") <= DELTA
-    assert structured_delta(epsilon - 2e-4, *facts, "replace_one") > DELTA
+    assert structured_objective_delta(epsilon, *facts, "replace_one") <= DELTA
+    assert structured_objective_delta(epsilon - 2e-4, *facts, "replace_one") > DELTA
     assert published_epsilon("noisy SGD", 100, 5, 5.0, DELTA) > 5  # Gaussian tails at large epsilon
     assert published_epsilon("noisy SGD", 100, 5, 0.2, DELTA) < 0.2
     lines = privacy_lines(relative_risk.LARGEST, (EPSILON,), DELTA, "DPPiecewiseLinear")

@@ -7,7 +7,7 @@ import pytest
 
 from dpconvex.privacy import ApproxDP, gaussian_scale
 from dpconvex.privacy.bounds.phases import phases_of
-from dpconvex.privacy.subsampling import sampled_epsilon
+from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.quantile_sco.comparison import Grid, judge_comparison
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE
@@ -217,7 +217,7 @@ def test_sound_noise_is_certified(name):
     else:
         term, rate = noise["gradients"], certificate.parameters["sgd"]["batch_size"] / 32
         multiplier = term["std"] / (2 * lipschitz)
-        accounted = sampled_epsilon("fixed", "replace_one", rate, term["releases"], multiplier, DELTA)
+        accounted = subsampled_epsilon("fixed", "replace_one", rate, term["releases"], multiplier, DELTA)
         assert 0.99 < accounted <= 1.0
         assert term["releases"] == (2 if name == "Moreau" else 32**2)
 

@@ -11,14 +11,18 @@ MOST = 2**53  # whole numbers below it are exact in float64
 MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few seconds of planning
 
 
-def parameter_error(name: str, owner: str, allowed: str, got: str, remedy: str = "") -> ValueError:
+def parameter_error(
+    name: str, owner: str, allowed: str, got: str, remedy: str = "", kind: type[Exception] = ValueError
+) -> Exception:
     """Return the error about a parameter: what it must be, what was given, and the remedy."""
-    return ValueError(f"The '{name}' parameter of {owner} must be {allowed}. Got {got} instead. {remedy}".rstrip())
+    return kind(f"The '{name}' parameter of {owner} must be {allowed}. Got {got} instead. {remedy}".rstrip())
 
 
-def data_error(name: str, owner: str, must: str, got: str, remedy: str = "") -> ValueError:
+def data_error(
+    name: str, owner: str, must: str, got: str, remedy: str = "", kind: type[Exception] = ValueError
+) -> Exception:
     """Return the error about data: what they must be, what was given in words that hold no value, and the remedy."""
-    return ValueError(f"The {name} given to {owner} must be {must}. Got {got} instead. {remedy}".rstrip())
+    return kind(f"The {name} given to {owner} must be {must}. Got {got} instead. {remedy}".rstrip())
 
 
 def check_number(

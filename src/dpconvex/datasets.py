@@ -27,16 +27,12 @@ Seed = int | np.random.Generator | None
 
 
 class Population(Protocol):
-    """Where samples come from."""
+    """Source of samples: the coefficients of least risk, and the expected loss of any coefficients."""
 
     @property
-    def theta_star(self) -> Array:
-        """The coefficients of least risk."""
-        ...
+    def theta_star(self) -> Array: ...
 
-    def risk(self, theta: ArrayLike) -> float:
-        """Return the expected loss of coefficients."""
-        ...
+    def risk(self, theta: ArrayLike) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,31 +122,23 @@ class NewsvendorPopulation:
         return best
 
     def _error_quantile(self) -> float:
-        if self.error == "t3":
-            return float(stdtrit(3, self.quantile))
-        if self.error == "normal":
-            return float(ndtri(self.quantile))
+        if self.error != "mixture":
+            return float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
 
         def excess(point: float) -> float:
-            parts = _NORMAL_PARTS[self.error]
-            return float(sum(w * ndtr(point / s) for w, s in parts)) - self.quantile
+            return float(sum(w * ndtr(point / s) for w, s in _NORMAL_PARTS["mixture"])) - self.quantile
 
         return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
 
     def risk(self, theta: ArrayLike) -> float:
         """Return the expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
-        gap = self.location - check_coefficients(theta, self.dim)
+        gap = self.location - check_dataset_coefficients(theta, self.dim)
         variance = float(gap[1:] @ self.covariance @ gap[1:])
         if self.error != "t3":
-            return float(
-                sum(
-                    w * expected_pinball(gap[0], math.sqrt(s * s + variance), self.quantile)
-                    for w, s in _NORMAL_PARTS[self.error]
-                )
-            )
+            parts = ((w, math.sqrt(s * s + variance)) for w, s in _NORMAL_PARTS[self.error])
+            return float(sum(w * expected_pinball(gap[0], std, self.quantile) for w, std in parts))
         nodes, weights = _normal_nodes()
-        mean = gap[0] + math.sqrt(variance) * nodes
-        cost = _expected_pinball_t3(mean, self.quantile)
+        cost = _expected_pinball_t3(gap[0] + math.sqrt(variance) * nodes, self.quantile)
         return float(weights @ cost / weights.sum())
 
 
@@ -161,10 +149,7 @@ def _normal_nodes() -> tuple[Array, Array]:
 
 
 def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
-    """Return ``E rho(mean + T)``, T Student with 3 degrees of freedom.
-
-    Uses ``E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2``.
-    """
+    """Return ``E rho(mean + T)``, T Student-3, from ``E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2``."""
     a = -mean
     density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
     return np.asarray(quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density)
@@ -209,7 +194,7 @@ def check_quantile(quantile: float, owner: str) -> None:
         raise parameter_error("quantile", owner, "in (0, 1)", repr(quantile))
 
 
-def check_coefficients(theta: ArrayLike, dim: int) -> Array:
+def check_dataset_coefficients(theta: ArrayLike, dim: int) -> Array:
     """Return coefficients as an array of this length, or raise."""
     vector = np.asarray(theta, dtype=np.float64)
     if vector.shape != (dim,):

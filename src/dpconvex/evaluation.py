@@ -19,23 +19,22 @@ from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count, check_number, check_share
+from dpconvex.checks import check_count, check_number, check_share, parameter_error
+from dpconvex.core.auc_pairs import CLASS_WEIGHT, pair_statistic, pair_statistic_of_people
 from dpconvex.core.evaluation_certificate import ROW_WEIGHT, EvaluationCertificate
-from dpconvex.core.pairs import CLASS_WEIGHT, pair_statistic, pair_statistic_of_people
-from dpconvex.core.release import Answers
-from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.estimators.private_model import charge
+from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people import RowsOfPeople, person_indices, read_people, split_people
+from dpconvex.inputs.people_and_weights import RowsOfPeople, person_indices, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable
-from dpconvex.inputs.settings import Classifier, Fitted, least_rows, resolve_guarantee
-from dpconvex.inputs.training_data import is_encoded, read_training, takes_columns_in_order
+from dpconvex.inputs.settings import Classifier, Fitted, least_rows, resolve_budget_setting, target_range_setting
+from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.reports.wording import describe_guarantee
-from dpconvex.scores import without_warnings
+from dpconvex.reports.wording import guarantee_wording
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -87,22 +86,19 @@ def private_score(
 
     Parameters
     ----------
-    model : fitted estimator
-        Of dpconvex. For a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator, and a model that
-        was loaded with its schema, X is a raw table.
-    X, y : array or dataframe, array
-        Private rows that the fit has not seen. A row with a missing value, or a label that the model does not know,
-        counts nowhere; how many are left is released with noise.
+    model, X, y : fitted estimator of dpconvex, array or dataframe, array
+        Private rows that the fit has not seen; a raw table for a pipeline of a
+        :class:`~dpconvex.preprocessing.PublicTable` and an estimator, and for a model that was loaded with its schema.
+        A row with a missing value, or an unknown label, counts nowhere; how many are left is released with noise.
     metric : str, optional
         ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions;
         ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
         classes; ``"coverage"``, the share of rows in the intervals of
         :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By default what the estimator
         minimises: cost, pinball loss, squared error, AUC or accuracy.
-    epsilon, delta, mu : float, optional
-        Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
-    ledger : Ledger, optional
-        Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
+    epsilon, delta, mu, ledger : float, Ledger, optional
+        Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``. A ledger is charged before noise is
+        drawn, in full: the rows may belong to people whom the fit has seen.
     groups : array of shape (n_samples,), optional
         Identifiers of people; by default those of the schema's ``[person]`` where X is a raw table. The promise is then
         made to a person with all its rows: a person's number is the mean of its rows', and the score the mean over
@@ -111,20 +107,13 @@ def private_score(
     quantile : float, optional
         The level to score, of a model with several.
     residual_bound : float, optional
-        Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
-        Noise grows with it.
-    bins : int, default=10
-        Of ``"calibration"`` and ``"residuals"``.
+        Residuals beyond it, in the target's units, count as that far; the width of the target's range by default.
+    bins, level : int, default=10, and float, default=0.95
+        Bins of ``"calibration"`` and ``"residuals"``, and the level of the interval.
     neighbors : {"replace_one", "add_or_remove_one"}
         Whether the number of rows is public or private.
-    level : float, default=0.95
-        Of the interval.
     random_state : None or int
         For tests: a seeded score is not private.
-
-    Returns
-    -------
-    PrivateScore
 
     Notes
     -----
@@ -145,36 +134,32 @@ def private_score(
     True
     """
     owner = "private_score"
-    model, X, groups = _read_raw_table(model, X, groups)
+    model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
-    metric = _default_metric(model) if metric is None else metric
-    column = _level_column(model, quantile)
-    _check_metric(model, metric, column)
+    metric = _default_evaluation_metric(model) if metric is None else metric
+    column = _evaluated_level_column(model, quantile)
+    _check_evaluation_metric(model, metric, column)
     check_neighbors(neighbors, owner)
     level = check_share("level", owner, level)
     check_count("bins", owner, bins, 2, 1000)
     if ledger is not None and not hasattr(ledger, "charge"):
-        raise TypeError(
-            f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(ledger).__name__} instead."
-        )
-    guarantee = resolve_guarantee(epsilon, delta, mu, owner)
-    low, high = _score_range(model, metric, residual_bound, column)
-    rows = replace(_read_scored_rows(model, X, y, groups, least_rows(neighbors)), column=column)
+        raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
+    guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
+    low, high = _evaluation_range(model, metric, residual_bound, column)
+    rows = replace(_read_evaluated_rows(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
-    statistic, dimension = statistic_of(metric, bins)
-    certificate = EvaluationCertificate.issue(
-        guarantee, "score", statistic, n, dimension, 1, neighbors,
-        seeded=random_state is not None, people=groups is not None,
-    )  # fmt: skip
+    statistic, dimension = evaluation_statistic(metric, bins)
+    told = {"seeded": random_state is not None, "people": groups is not None}
+    certificate = EvaluationCertificate.issue(guarantee, "score", statistic, n, dimension, 1, neighbors, **told)
     noise = NoiseSource(random_state)
-    charge(ledger, certificate, owner)
-    with without_warnings():
-        exact = exact_statistic(rows, metric, low, high, bins)
+    charge_private_model(ledger, certificate, owner)
+    with without_model_warnings():
+        exact = exact_evaluation(rows, metric, low, high, bins)
         released = _release_score(exact, certificate, noise)
-    return describe_score(released, certificate, metric, (low, high), n, level)
+    return describe_evaluation(released, certificate, metric, (low, high), n, level)
 
 
-def _read_raw_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
+def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
     """Return an estimator, its rows and their people, read by a pipeline's `PublicTable` or a loaded schema."""
     steps = [step for _, step in getattr(model, "steps", [])]
     if len(steps) == 2 and isinstance(steps[0], PublicTable):
@@ -186,7 +171,7 @@ def _read_raw_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
         )
     else:
         schema = getattr(model, "schema_", None)
-        if schema is None or isinstance(X, RowsOfPeople) or is_partitioned(X) or is_encoded(X, schema):
+        if schema is None or isinstance(X, RowsOfPeople) or is_partitioned(X) or is_encoded_data(X, schema):
             return model, *split_people(X, groups)
         table = PublicTable(schema)
     if groups is not None:
@@ -194,7 +179,7 @@ def _read_raw_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
     return model, *split_people(clone(table).fit_transform(X), None)
 
 
-def _default_metric(model: Any) -> str:
+def _default_evaluation_metric(model: Any) -> str:
     """Return the metric that the estimator minimises, or nearly."""
     if hasattr(model, "predict_interval"):
         return "coverage"
@@ -211,7 +196,7 @@ def _quantile_levels(model: Any) -> list[float]:
     return found if isinstance(found, list) and hasattr(model, "quantile") else []
 
 
-def _level_column(model: Any, quantile: object) -> int | None:
+def _evaluated_level_column(model: Any, quantile: object) -> int | None:
     """Return the column of the predictions that belongs to a level."""
     if quantile is None:
         return None
@@ -222,23 +207,18 @@ def _level_column(model: Any, quantile: object) -> int | None:
     return levels.index(quantile)
 
 
-def _check_metric(model: Any, metric: object, column: int | None) -> None:
+def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> None:
     """Raise unless the model can be scored by this metric."""
     if metric not in METRICS:
         raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
     inner = getattr(model, "estimator_", model)  # of intervals
-    if (
-        np.ndim(getattr(inner, "coef_", ())) == 2
-        and not is_classifier(model)
-        and not (metric == "coverage" and hasattr(model, "predict_interval"))
-        and column is None
-    ):
+    several = np.ndim(getattr(inner, "coef_", ())) == 2 and not is_classifier(model) and column is None
+    if several and not (metric == "coverage" and hasattr(model, "predict_interval")):
         levels = _quantile_levels(model)
-        many = "levels" if levels else "levels or products"
-        remedy = "There are no scores of several products."
+        many, remedy = "levels or products", "There are no scores of several products."
         if levels:
-            remedy = f"Say which one to score, like quantile={levels[0]:g}: the model stays as it is."
+            many, remedy = "levels", f"Say which one to score, like quantile={levels[0]:g}: the model stays as it is."
         raise ValueError(
             f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
@@ -255,23 +235,18 @@ def _check_metric(model: Any, metric: object, column: int | None) -> None:
         )
 
 
-def _score_range(model: Any, metric: str, residual_bound: object, column: int | None = None) -> tuple[float, float]:
+def _evaluation_range(
+    model: Any, metric: str, residual_bound: object, column: int | None = None
+) -> tuple[float, float]:
     """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration"):
         return 0.0, 1.0
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
     if residual_bound is None:
-        target = getattr(model, "target_bounds", None)
-        if target is None:
-            raise ValueError(
-                "The 'residual_bound' parameter of private_score must be given where the model has no "
-                "'target_bounds': what a row can add must be bounded by public facts."
-            )
-        residual_bound = float(target[1]) - float(target[0])
-    bound = check_number(
-        "residual_bound", "private_score", residual_bound, "a number above 0", 0, 1e150, low_open=True
-    )  # fmt: skip
+        residual_bound = target_range_setting(model, "residual_bound", "private_score")
+    allowed = "a number above 0"
+    bound = check_number("residual_bound", "private_score", residual_bound, allowed, 0, 1e150, low_open=True)
     if metric == "residuals":
         return -bound, bound
     steepest = 1.0
@@ -283,7 +258,7 @@ def _score_range(model: Any, metric: str, residual_bound: object, column: int | 
     return 0.0, (bound if metric == "squared" else steepest) * bound
 
 
-def _read_scored_rows(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
+def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> EvaluatedRows:
     """Return rows and targets, NaN where a value is missing: no error depends on values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y) or issparse(X):
@@ -293,7 +268,7 @@ def _read_scored_rows(model: Any, X: object, y: object, groups: object = None, l
             "or a public sample of the rows."
         )
     probe, labels = copy(model), is_classifier(model)
-    clean = CleanTargets(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
+    clean = PartitionTargets(LabelPositions(tuple(model.classes_.tolist())) if labels else partition_numbers)
     features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -305,17 +280,17 @@ def _read_scored_rows(model: Any, X: object, y: object, groups: object = None, l
         raise ValueError(f"The columns of X given to {owner} must be those of the fit, in the same order.")
     people = None if groups is None else read_people(groups, features, owner)
     model = takes_columns_in_order(copy(model))
-    return ScoredRows(model, np.asarray(features, dtype=np.float64), target, people)
+    return EvaluatedRows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
 def _release_score(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
     """Return the statistic with the noise that its certificate states."""
-    answers = Answers({"score": certificate.term}, noise)
+    answers = PrivateAnswers({"score": certificate.term}, noise)
     return answers.release(answers.claim("score"), exact)
 
 
 @dataclass(frozen=True)
-class ScoredRows:
+class EvaluatedRows:
     """Private rows, marked, and a model's answers to them."""
 
     model: Fitted
@@ -349,36 +324,36 @@ class ScoredRows:
 
 
 # Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as the worst.
-def _accuracy_by_row(rows: ScoredRows) -> Array:
+def _accuracy_by_row(rows: EvaluatedRows) -> Array:
     classes = cast(Classifier, rows.model).classes_
     positions = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
     return np.where(positions == rows.target, 1.0, 0.0)
 
 
-def _log_loss(rows: ScoredRows) -> Array:
+def _log_loss(rows: EvaluatedRows) -> Array:
     probabilities = rows.answers("predict_proba")
     position = np.nan_to_num(rows.target, nan=0.0).astype(int)
     return np.asarray(-np.log(probabilities[np.arange(len(position)), position]))
 
 
-def _pinball(rows: ScoredRows) -> Array:
+def _pinball(rows: EvaluatedRows) -> Array:
     level, residual = scored_level(rows.model, rows.column), rows.residuals()
     return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
 
 
-def _cost(rows: ScoredRows) -> Array:
+def _cost(rows: EvaluatedRows) -> Array:
     residual, model = rows.residuals(), cast(Any, rows.model)
     return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
 
 
-def _coverage_by_row(rows: ScoredRows) -> Array:
+def _coverage_by_row(rows: EvaluatedRows) -> Array:
     if hasattr(rows.model, "predict_interval"):
         low, high = rows.answers("predict_interval").T
         return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
     return np.where(rows.residuals() <= 0, 1.0, 0.0)
 
 
-_ROW_METRICS: dict[str, Callable[[ScoredRows], Array]] = {
+_ROW_METRICS: dict[str, Callable[[EvaluatedRows], Array]] = {
     "accuracy": _accuracy_by_row,
     "log_loss": _log_loss,
     "pinball": _pinball,
@@ -397,7 +372,7 @@ def scored_level(model: Any, column: int | None) -> float:
     return float(found if column is None else found[column])
 
 
-def statistic_of(metric: str, bins: int) -> tuple[str, int]:
+def evaluation_statistic(metric: str, bins: int) -> tuple[str, int]:
     """Return the name of the statistic that gets noise, and its dimension."""
     if metric == "auc":
         return "auc", 3
@@ -406,24 +381,24 @@ def statistic_of(metric: str, bins: int) -> tuple[str, int]:
     return "mean", 2
 
 
-def exact_statistic(rows: ScoredRows, metric: str, low: float, high: float, bins: int) -> Array:
+def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, bins: int) -> Array:
     """Return the statistic without noise: private."""
     if metric == "auc":
-        return _auc_pairs(rows)
+        return _evaluate_auc_pairs(rows)
     if metric == "residuals":
-        return _bin_scores(rows, rows.residuals(), low, high, bins)
+        return _bin_evaluated_scores(rows, rows.residuals(), low, high, bins)
     if metric == "calibration":
         predicted = rows.answers("predict_proba")[:, 1]
         of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
-        return np.concatenate([_bin_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
+        return np.concatenate([_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
     values = _ROW_METRICS[metric](rows)
     worst = low if metric in _HIGHER_IS_BETTER else high
     values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
     unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
-    return _sum_scores(rows, np.rint(unit * _GRID) - _GRID / 2)
+    return _sum_evaluated_scores(rows, np.rint(unit * _GRID) - _GRID / 2)
 
 
-def _sum_scores(rows: ScoredRows, steps: Array) -> Array:
+def _sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:
     """Return the sum over valid rows of whole steps, from minus to plus a half, and their number times its weight.
 
     A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded towards 0 and its share
@@ -450,7 +425,7 @@ def _people_of(people: RowWeights) -> NDArray[np.int64]:
     return person_indices(people.tags)
 
 
-def _bin_scores(rows: ScoredRows, values: Array, low: float, high: float, bins: int) -> Array:
+def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: float, bins: int) -> Array:
     """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in none."""
     scaled = (values - low) / (high - low) * bins
     weights = np.ones(len(scaled))
@@ -461,8 +436,8 @@ def _bin_scores(rows: ScoredRows, values: Array, low: float, high: float, bins: 
     return np.asarray(np.bincount(bin_indices, weights, minlength=bins), dtype=np.float64)
 
 
-def _auc_pairs(rows: ScoredRows) -> Array:
-    """Return the statistic of :mod:`dpconvex.core.pairs`."""
+def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
+    """Return the statistic of :mod:`dpconvex.core.auc_pairs`."""
     margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.
     lost = np.where(labels == 1, -np.inf, np.inf)
@@ -479,21 +454,15 @@ class PrivateScore:
 
     Attributes
     ----------
-    metric : str
-        Name of the metric.
-    value : float
-        The score with its noise; NaN for ``"calibration"`` and ``"residuals"``, which are curves.
-    interval : pair of float
+    metric, value : str, float
+        Name of the metric, and the score with its noise; NaN for ``"calibration"`` and ``"residuals"``, two curves.
+    interval, level : pair of float, float
         Holds the score without noise with probability ``level`` over the noise. It says nothing about other rows.
-    level : float
-        Of the interval.
     curve : dict of str to array
         ``"calibration"``: ``predicted`` (middles of bins), ``observed`` shares of positive rows, ``low``, ``high`` and
         ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
-    certificate : EvaluationCertificate
-        Guarantee of the release.
-    rows : float
-        Noisy number of valid rows (or people).
+    certificate, rows : EvaluationCertificate, float
+        Guarantee of the release, and the noisy number of valid rows (or people).
     """
 
     metric: str
@@ -508,7 +477,7 @@ class PrivateScore:
         return self.value
 
     def __str__(self) -> str:
-        guarantee = describe_guarantee(self.certificate.guarantee)
+        guarantee = guarantee_wording(self.certificate.guarantee)
         if self.curve:
             return f"{self.metric}, {guarantee}"
         low, high = self.interval
@@ -542,15 +511,15 @@ def _error_bars(middle: Array, low: Array, high: Array) -> Array:
     return np.asarray(np.maximum(np.array([middle - low, high - middle]), 0.0))
 
 
-def describe_score(
+def describe_evaluation(
     released: Array, certificate: EvaluationCertificate, metric: str, limits: tuple[float, float], n: int, level: float
 ) -> PrivateScore:
     """Return the released score with its interval, from released and public numbers alone."""
     n = max(1, n)  # there may be no identifier at all
     levels = (1 - level) / 2, (1 + level) / 2
-    possible = released - _noise_draws(certificate)
+    possible = released - _evaluation_noise_draws(certificate)
     if certificate.statistic == "histogram":
-        curve, rows = _describe_curve(released, possible, metric, limits, levels), float(released.sum())
+        curve, rows = _describe_evaluated_curve(released, possible, metric, limits, levels), float(released.sum())
         return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve, rows)
     low, high = limits
     if metric == "auc":
@@ -570,7 +539,7 @@ def describe_score(
     return PrivateScore(metric, value, interval, level, certificate, rows=rows)
 
 
-def _noise_draws(certificate: EvaluationCertificate) -> Array:
+def _evaluation_noise_draws(certificate: EvaluationCertificate) -> Array:
     """Return draws of the noise's law for intervals: public, and the same for everybody."""
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((_DRAWS, certificate.dimension))
@@ -580,7 +549,7 @@ def _noise_draws(certificate: EvaluationCertificate) -> Array:
     return np.asarray(draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths)
 
 
-def _describe_curve(
+def _describe_evaluated_curve(
     released: Array, possible: Array, metric: str, limits: tuple[float, float], levels: tuple[float, float]
 ) -> dict[str, Array]:
     """Return a calibration curve or a histogram of residuals, with intervals."""

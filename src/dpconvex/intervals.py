@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -17,24 +17,30 @@ from scipy.stats import laplace, norm
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_number, check_share
+from dpconvex.checks import check_number, check_share, parameter_error
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.release import Answers
-from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
-from dpconvex.engine.row_weights import NOBODY
-from dpconvex.estimators.private_model import unchanged_on_failure
-from dpconvex.inputs.people import person_indices, read_people, split_people
-from dpconvex.inputs.settings import Model, ignores_invalid, resolve_guarantee
-from dpconvex.inputs.training_data import read_training, takes_columns_in_order
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.person_identifiers import NOBODY
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
+from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
+from dpconvex.inputs.settings import (
+    Model,
+    invalid_rows_setting,
+    resolve_budget_setting,
+    split_sizes_setting,
+    target_range_setting,
+)
+from dpconvex.inputs.training_data import read_training, refuse_partitioned_data, takes_columns_in_order
 from dpconvex.models.model_file import REBUILDING, ModelFileError
 from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.certificate import Certificate, CertificateError, Promise
+from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedPromise
 from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.reports.summary import Summary, summary_text
-from dpconvex.reports.wording import describe_guarantee
-from dpconvex.scores import without_warnings
+from dpconvex.reports.wording import guarantee_wording
 from dpconvex.types import Array
 
 __all__ = ["ConformalCertificate", "DPConformal"]
@@ -47,19 +53,11 @@ _FIELDS = {"format", "version", "parameters", "threshold", "calibration", "model
 
 
 @dataclass(frozen=True)
-class ConformalCertificate(Promise):
-    """Guarantee of intervals: a fit and a calibration, on rows of their own.
+class ConformalCertificate(CertifiedPromise):
+    """Guarantee of intervals: a fit and a calibration, on rows of their own."""
 
-    Attributes
-    ----------
-    fit : Certificate
-        Of the estimator, on the training rows.
-    calibration : EvaluationCertificate
-        Of the noisy counts, on the held-out rows.
-    """
-
-    fit: Certificate = field(repr=False)
-    calibration: EvaluationCertificate = field(repr=False)
+    fit: Certificate = field(repr=False)  # of the estimator, on the training rows
+    calibration: EvaluationCertificate = field(repr=False)  # of the noisy counts, on the held-out rows
 
     @property
     def guarantee(self) -> Guarantee:  # type: ignore[override]
@@ -91,6 +89,7 @@ class ConformalCertificate(Promise):
             raise CertificateError("The fit and the calibration must promise the same.")
 
 
+@with_parameters
 class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     r"""Intervals around the predictions of a private regression, with proven coverage.
 
@@ -105,27 +104,21 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ----------
     estimator : dpconvex regression
         Unfitted: :class:`DPQuantileRegressor`, one level or several, for instance.
-    coverage : float, default=0.9
-        Probability that a new row's target lies in its interval, at least.
-    calibration_share : float, default=0.25
-        Share of the rows that are held out.
-    epsilon, delta, mu : float, optional
-        Budget of the whole, as for the estimators; by default that of the estimator.
+    coverage, calibration_share : float, default=0.9 and 0.25
+        Least probability that a new row's target lies in its interval, and share of the rows that are held out.
+    epsilon, delta, mu, ledger : float, Ledger, optional
+        Budget of the whole, charged once, before noise is drawn; by default that of the estimator.
     score_bound : float, optional
         Largest threshold, in the target's units; by default the width of ``target_bounds``. It may be far too large.
-    ledger : Ledger, optional
-        Charged once, before noise is drawn; by default that of the estimator.
     random_state : None or int
         For tests: a seeded fit is not private.
 
     Attributes
     ----------
-    estimator_ : estimator
-        Fitted on the training rows; its certificate is about them.
+    estimator_, certificate_ : estimator, ConformalCertificate
+        Fitted on the training rows, with a certificate about them; and the guarantee of the whole.
     threshold_ : float
         Distance from the prediction to either end of its interval; infinite where no threshold of the grid was enough.
-    certificate_ : ConformalCertificate
-        Guarantee of the whole.
 
     Notes
     -----
@@ -151,35 +144,22 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        estimator: Model,
-        coverage: float = 0.9,
-        *,
-        calibration_share: float = 0.25,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        score_bound: float | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.coverage = coverage
-        self.calibration_share = calibration_share
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.score_bound = score_bound
-        self.ledger = ledger
-        self.random_state = random_state
+    estimator: Model
+    coverage: float = 0.9
+    _: KW_ONLY
+    calibration_share: float = 0.25
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    score_bound: float | None = None
+    ledger: Ledger | None = None
+    random_state: int | None = None
 
     def _model(self, seed: int | None = None) -> Any:
         """Return the unfitted estimator with the budget of the whole, after checks."""
         if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
-            raise TypeError(
-                "The 'estimator' parameter of DPConformal must be a regression of dpconvex. "
-                f"Got {type(self.estimator).__name__} instead."
+            raise parameter_error(
+                "estimator", "DPConformal", "a regression of dpconvex", type(self.estimator).__name__, kind=TypeError
             )
         model: Any = clone(self.estimator)
         if model.neighbors != "replace_one":
@@ -212,15 +192,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples, n_features : int
-            Public shape of the data, with the number of people for that of rows with ``groups=True``.
-        groups : bool, default=False
-            Whether the fit will be given identifiers of people.
+        n_samples, n_features, groups : int, int, bool
+            Public shape of the data, and whether the fit will be given identifiers of people, who then count for rows.
         """
         seeded = self.random_state is not None
         model = self._model(0 if seeded else None)
         training, held = self._parts(n_samples)
-        guarantee = resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
+        guarantee = resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal")
         calibration = EvaluationCertificate.issue(
             guarantee, "conformal", "counts", held, 1, COUNTS, seeded=seeded, people=groups
         )
@@ -232,18 +210,12 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
         """Return the public numbers of training and held-out rows."""
-        share = check_share("calibration_share", "DPConformal", self.calibration_share)
-        held = round(share * n_samples)
-        if not 1 <= held < n_samples:
-            raise ValueError(
-                "DPConformal needs training and held-out rows. Give more rows or another 'calibration_share'."
-            )
-        return n_samples - held, held
+        return split_sizes_setting(n_samples, "calibration_share", self.calibration_share, "DPConformal")
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
         """Return the noisy centred count that a threshold must reach, or raise if no rows could."""
         coverage = check_share("coverage", "DPConformal", self.coverage)
-        extra, held = _mean_largest(calibration), calibration.n_samples
+        extra, held = _mean_largest_interval_noise(calibration), calibration.n_samples
         # Half of it again: all rows together must reach it in spite of their own noise.
         if coverage * (held + 1) + 1.5 * extra > held:
             needed = math.ceil((coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share))
@@ -258,13 +230,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Return the largest threshold."""
         bound = self.score_bound
         if bound is None:
-            target = getattr(self.estimator, "target_bounds", None)
-            if target is None:
-                raise ValueError(
-                    "The 'score_bound' parameter of DPConformal must be given where the estimator has no "
-                    "'target_bounds'."
-                )
-            bound = float(target[1]) - float(target[0])
+            bound = target_range_setting(self.estimator, "score_bound", "DPConformal")
         allowed = "a finite number above 0"
         return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
 
@@ -273,32 +239,22 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Targets.
+        X, y : array or dataframe of shape (n_samples, n_features), array of shape (n_samples,)
+            Rows and targets.
         groups : array of shape (n_samples,), optional
             Identifiers of people. Each is held out with all rows, and one random row of each calibrates. The guarantee
             applies to a person, and coverage is that of a random row of a new person.
-
-        Returns
-        -------
-        self
         """
-        with unchanged_on_failure(self):
+        with keep_model_on_failure(self):
             self._fit(X, y, groups)
         return self
 
     def _fit(self, X: object, y: object, groups: object) -> None:
         """Read, certify, charge, split, fit and calibrate: nothing is charged before all checks of the input."""
         X, groups = split_people(X, groups)
-        if is_partitioned(X) or is_partitioned(y):
-            raise TypeError(
-                "DPConformal needs rows in memory, because it splits them. Got a Dask collection instead. Use "
-                "X.compute() and y.compute()."
-            )
+        refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
-        clean = CleanTargets(numbers_or_missing) if ignores_invalid(probe) else None
+        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(probe) else None
         rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
         target = np.asarray(target, dtype=np.float64)
         people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
@@ -314,16 +270,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         certificate = self.certify(count, rows.shape[1], groups=people is not None)
         ledger = self.ledger if self.ledger is not None else getattr(self.estimator, "ledger", None)
         noise = NoiseSource(self.random_state)
-        if ledger is not None:
-            # Durable before anything is fitted: a crash from here on costs budget, never privacy.
-            ledger.charge(
-                certificate.guarantee,
-                mu=certificate.gaussian_mu(),
-                mechanism="conformal",
-                description="DPConformal.fit",
-                neighbors=certificate.neighbors,
-                unit=certificate.unit,
-            )
+        charge_private_model(ledger, certificate, "DPConformal.fit", "conformal")
         held = np.zeros(count, dtype=bool)
         chosen = noise.generator.permutation(count)[: certificate.calibration.n_samples]
         held[chosen] = True
@@ -335,7 +282,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = takes_columns_in_order(self._model(seed))
         model.fit(rows[~held], target[~held], **more)
-        with without_warnings():
+        with without_model_warnings():
             scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
         self.estimator_, self.certificate_ = model, certificate
@@ -352,7 +299,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
         """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
-        answers = Answers({"scores": calibration.term}, noise)
+        answers = PrivateAnswers({"scores": calibration.term}, noise)
         wanted, grid = self._wanted(calibration), thresholds(self._bound())
         # Rounded up to so many bits that its product with a number of rows is exact.
         unit = 2.0 ** (calibration.n_samples.bit_length() - 52)
@@ -378,10 +325,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return np.asarray(self.estimator_.predict(X))
 
     def predict_interval(self, X: object) -> Array:
-        """Return the lower and upper end of each row's interval, shape (n_samples, 2).
-
-        Where the threshold is below 0 and quantiles are close, both ends meet in the middle.
-        """
+        """Return both ends of each row's interval, shape (n_samples, 2); where they would cross, they meet."""
         low, high = _outermost_predictions(self.predict(X))
         middle = low / 2 + high / 2
         return np.column_stack([np.minimum(low - self.threshold_, middle), np.maximum(high + self.threshold_, middle)])
@@ -395,7 +339,7 @@ def _interval_summary(model: DPConformal) -> str:
     lines = [
         ("interval", ends),
         ("coverage", f"at least {model.coverage:g}, over the draw of {thing} and noise"),
-        ("guarantee", f"{describe_guarantee(certificate.guarantee)}, for {certificate.unit}"),
+        ("guarantee", f"{guarantee_wording(certificate.guarantee)}, for {certificate.unit}"),
         ("calibrated on", f"{certificate.calibration.n_samples:,} held-out {thing}"),
         ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
     ]
@@ -417,7 +361,7 @@ def thresholds(bound: float) -> Array:
     return np.concatenate([-sizes[::-1], [0.0], sizes])
 
 
-def _mean_largest(calibration: EvaluationCertificate) -> float:
+def _mean_largest_interval_noise(calibration: EvaluationCertificate) -> float:
     """Return ``E max(0, e_1, ..., e_k) = int_0^inf 1 - F(x)^k dx`` of the noise of k counts, rounded up."""
     law = norm if calibration.distribution == "gaussian" else laplace
     largest, _ = quad(lambda x: -math.expm1(calibration.releases * law.logcdf(x)), 0, 60)
@@ -425,7 +369,7 @@ def _mean_largest(calibration: EvaluationCertificate) -> float:
     return float(largest * calibration.scale) * (1 + 1e-6)
 
 
-def content_of(intervals: DPConformal) -> dict[str, object]:
+def intervals_content(intervals: DPConformal) -> dict[str, object]:
     """Return the content of a file of fitted intervals, without its format, version and estimator."""
     calibration, threshold = intervals.certificate_.calibration, intervals.threshold_
     return {
@@ -454,8 +398,8 @@ def rebuild_intervals(data: Mapping[str, Any], model: Any) -> DPConformal:
         found = DPConformal(template, **parameters)
         certificate = ConformalCertificate(model.certificate_, calibration)
         certificate.verify()
-        _check_certificates(found, certificate)
-        _set_fitted(found, certificate, model, data["threshold"])
+        _check_interval_certificates(found, certificate)
+        _set_fitted_intervals(found, certificate, model, data["threshold"])
     except ModelFileError:
         raise
     except CertificateError as error:
@@ -465,7 +409,7 @@ def rebuild_intervals(data: Mapping[str, Any], model: Any) -> DPConformal:
     return found
 
 
-def _check_certificates(intervals: DPConformal, certificate: ConformalCertificate) -> None:
+def _check_interval_certificates(intervals: DPConformal, certificate: ConformalCertificate) -> None:
     """Raise unless the certificates are about a split and a calibration as the parameters say."""
     calibration = certificate.calibration
     training, held = certificate.fit.bounds.n_samples, calibration.n_samples
@@ -476,13 +420,15 @@ def _check_certificates(intervals: DPConformal, certificate: ConformalCertificat
         or intervals._parts(training + held) != (training, held)
         or calibration.sampler.startswith("seeded") != certificate.fit.sampler.startswith("seeded")
         or model.neighbors != certificate.neighbors
-        or resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
+        or resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
     ):
         raise ModelFileError("The certificates of the intervals do not follow from the parameters.")
     intervals._wanted(calibration)  # raises where so few rows could not show the coverage
 
 
-def _set_fitted(intervals: DPConformal, certificate: ConformalCertificate, model: Any, stated: object) -> None:
+def _set_fitted_intervals(
+    intervals: DPConformal, certificate: ConformalCertificate, model: Any, stated: object
+) -> None:
     """Set the attributes of a fit, or raise if the file states an impossible threshold."""
     if stated is not None and type(stated) not in (int, float):
         raise ModelFileError("The file's 'threshold' must be a number, or null for an infinite one.")

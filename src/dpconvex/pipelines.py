@@ -47,10 +47,10 @@ def check_pipeline(pipeline: Any) -> list[str]:
     ...     print(problem.split(" and ")[0])
     standardscaler: StandardScaler is fitted on the data,
     """
-    return list(_find_problems(pipeline, ""))
+    return list(_find_pipeline_problems(pipeline, ""))
 
 
-def _find_problems(item: Any, path: str) -> Iterator[str]:
+def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
     here = f"{path}: " if path else ""
     name = type(item).__name__
     if item is None or isinstance(item, str):  # passthrough, drop
@@ -59,26 +59,26 @@ def _find_problems(item: Any, path: str) -> Iterator[str]:
     if searches and hasattr(item, "estimator"):
         # The certificate of our own search covers its fits.
         selected = type(item).__module__.startswith("dpconvex.selection")
-        if not selected and _private_without_ledger(item.estimator):
+        if not selected and _pipeline_without_ledger(item.estimator):
             yield (
                 f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "
                 "are covered by no certificate. Give the estimator a ledger, or use dpconvex.selection.DPSelect."
             )
-        yield from _find_problems(item.estimator, _join(path, "estimator"))
+        yield from _find_pipeline_problems(item.estimator, _join(path, "estimator"))
         return
     parts = _pipeline_steps(item)
     if parts:
-        yield from _find_lost_people(item, parts, path)
+        yield from _people_lost_in_pipeline(item, parts, path)
         for label, part in parts:
-            yield from _find_problems(part, _join(path, label))
-    elif not isinstance(item, PrivateModel) and not _learns_nothing(item):
+            yield from _find_pipeline_problems(part, _join(path, label))
+    elif not isinstance(item, PrivateModel) and not _pipeline_step_is_public(item):
         if hasattr(item, "transform"):
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
         elif hasattr(item, "predict"):
             yield f"{here}{name} is not private: what it learns from the data is covered by nothing."
 
 
-def _find_lost_people(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
+def _people_lost_in_pipeline(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
     """Name tables whose people do not reach an estimator that takes them; a fit refuses such rows."""
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
@@ -86,27 +86,23 @@ def _find_lost_people(item: Any, parts: list[tuple[str, Any]], path: str) -> Ite
         if not isinstance(table, PublicTable) or table._parsed().person is None:
             continue
         taker = getattr(follower, "regressor", follower)  # of a target that is transformed
-        if not in_order or (follower is not None and not _takes_groups(taker)):
+        takes_groups = hasattr(taker, "certify") and "groups" in signature(taker.fit).parameters
+        if not in_order or (follower is not None and not takes_groups):
             yield (
                 f"{_join(path, label)}: PublicTable hands on whose rows they are, by [person] of its schema, and what "
                 "comes next does not take them: a fit is refused. Put an estimator of dpconvex directly behind it."
             )
 
 
-def _takes_groups(item: Any) -> bool:
-    """Whether a private estimator can be told whose rows they are."""
-    return hasattr(item, "certify") and "groups" in signature(item.fit).parameters
-
-
 def _join(path: str, label: str) -> str:
     return f"{path}.{label}" if path else label
 
 
-def _private_without_ledger(item: Any) -> bool:
+def _pipeline_without_ledger(item: Any) -> bool:
     """Whether a private model somewhere inside charges nobody."""
     if isinstance(item, PrivateModel):
         return item.ledger is None
-    return any(_private_without_ledger(part) for _, part in _pipeline_steps(item))
+    return any(_pipeline_without_ledger(part) for _, part in _pipeline_steps(item))
 
 
 def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
@@ -124,15 +120,15 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def _learns_nothing(item: Any) -> bool:
+def _pipeline_step_is_public(item: Any) -> bool:
     """Whether a step is public or paid for, by its settings alone."""
     if isinstance(item, PublicTable) or type(item).__module__ == "dpconvex.preprocessing":
         return True
     if getattr(item, "privacy_", None) in ("public", "paid"):
         return True
     known: dict[str, Callable[[Any], bool]] = {
-        "OneHotEncoder": _declares_categories,
-        "OrdinalEncoder": _declares_categories,
+        "OneHotEncoder": _pipeline_encoder_is_public,
+        "OrdinalEncoder": _pipeline_encoder_is_public,
         "SimpleImputer": lambda step: (
             step.strategy == "constant"
             and step.fill_value is not None
@@ -147,7 +143,7 @@ def _learns_nothing(item: Any) -> bool:
     return hasattr(item, "fit") and not get_tags(item).requires_fit
 
 
-def _declares_categories(step: Any) -> bool:
+def _pipeline_encoder_is_public(step: Any) -> bool:
     """Whether an encoder is told its categories, and what to do with others."""
     return (
         not isinstance(step.categories, str)

@@ -17,17 +17,22 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number, parameter_error
-from dpconvex.core.choices import Choices
-from dpconvex.core.release import Answers
-from dpconvex.engine.block_products import transform_rows
-from dpconvex.engine.summation import accumulate
-from dpconvex.estimators.private_model import charge
+from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.engine.block_products import transform_block
+from dpconvex.engine.summation import pairwise_summation
+from dpconvex.estimators.private_model import charge_private_model
 from dpconvex.inputs.public_table import PublicTable
-from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
+from dpconvex.inputs.settings import resolve_bounds_setting, resolve_budget_setting
 from dpconvex.inputs.training_data import read_features
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
-from dpconvex.privacy.pipeline_certificates import MOMENT_BLOCK, PreprocessingCertificate, moment_noise, quantile_noise
+from dpconvex.privacy.preprocessing_selection_certificates import (
+    MOMENT_BLOCK,
+    PreprocessingCertificate,
+    moment_certificate_noise,
+    quantile_certificate_noise,
+)
 from dpconvex.types import Array
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler", "PublicTable"]
@@ -39,13 +44,13 @@ _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
 
 
 def _require_bounds(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
-    found = resolve_bounds(name, bounds, columns, owner)
+    found = resolve_bounds_setting(name, bounds, columns, owner)
     if found is None:
         raise parameter_error(name, owner, "a pair (low, high)", "None", "Write what is known without the data.")
     return found
 
 
-class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class _Preprocessor(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Reading of rows."""
 
     def _read_rows(self, X: object, reset: bool) -> Array:
@@ -59,7 +64,7 @@ class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(read_features(self, X, reset), dtype=np.float64)
 
 
-class _PaidTransformer(_Transformer):
+class _PaidPreprocessor(_Preprocessor):
     """Certificate, ledger and fit of the transformers that pay."""
 
     _mechanism: str
@@ -75,9 +80,9 @@ class _PaidTransformer(_Transformer):
         owner = type(self).__name__
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_count(name, f"{owner}.certify", value)
-        guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
+        guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, owner)
         self._check(int(n_features))
-        derive = quantile_noise if self._mechanism == "quantile-bounds" else moment_noise
+        derive = quantile_certificate_noise if self._mechanism == "quantile-bounds" else moment_certificate_noise
         noise = derive(guarantee, int(n_samples), int(n_features))
         sampler = EXACT if self.random_state is None else SEEDED
         return PreprocessingCertificate(guarantee, self._mechanism, int(n_samples), int(n_features), noise, sampler)
@@ -90,7 +95,7 @@ class _PaidTransformer(_Transformer):
         rows = self._read_rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
-        charge(self.ledger, certificate, f"{type(self).__name__}.fit")
+        charge_private_model(self.ledger, certificate, f"{type(self).__name__}.fit")
         self._learn(rows, certificate, noise)
         self.privacy_ = "paid"
         self.certificate_ = certificate
@@ -101,7 +106,7 @@ class _PaidTransformer(_Transformer):
         raise NotImplementedError
 
 
-class PublicScaler(_Transformer):
+class PublicScaler(_Preprocessor):
     """Clip columns to public bounds and map them to [-1, 1]: costs nothing.
 
     ``(clip(x, low, high) - (low + high) / 2) / ((high - low) / 2)``.
@@ -147,7 +152,7 @@ def _scale_to_unit(rows: Array, low: Array, high: Array) -> Array:
     return np.clip((np.clip(rows, low, high) - middle) / half, -1.0, 1.0)
 
 
-class DPQuantileBounds(_PaidTransformer):
+class DPQuantileBounds(_PaidPreprocessor):
     r"""Find bounds of columns privately, clip to them and map to [-1, 1].
 
     Each end of each column is a quantile drawn by the exponential mechanism: a point ``t`` of a public grid on the
@@ -203,14 +208,9 @@ class DPQuantileBounds(_PaidTransformer):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.search_bounds = search_bounds
-        self.tail = tail
-        self.margin = margin
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.ledger = ledger
-        self.random_state = random_state
+        self.search_bounds, self.tail, self.margin = search_bounds, tail, margin
+        self.epsilon, self.delta, self.mu = epsilon, delta, mu
+        self.ledger, self.random_state = ledger, random_state
 
     def _check(self, columns: int) -> None:
         owner = type(self).__name__
@@ -224,7 +224,7 @@ class DPQuantileBounds(_PaidTransformer):
         columns, epsilon, tail = rows.shape[1], certificate.noise["epsilon"], self.tail
         if tail is None:
             tail = min(_LARGEST_TAIL, max(_SMALLEST_TAIL, _TAIL_ROWS_EPSILON / (certificate.n_samples * epsilon)))
-        choices = Choices(epsilon, 2 * columns, noise)
+        choices = ExponentialChoices(epsilon, 2 * columns, noise)
         ends = np.empty((2, columns))
         for column in range(columns):
             low, high = float(lowest[column]), float(highest[column])
@@ -240,7 +240,7 @@ class DPQuantileBounds(_PaidTransformer):
         return _scale_to_unit(rows, self.low_, self.high_)
 
 
-class DPMoments(_PaidTransformer):
+class DPMoments(_PaidPreprocessor):
     r"""Release mean and covariance of bounded columns, and standardise or whiten with them.
 
     Rows are clipped to the bounds and mapped into the unit ball; their sum and second moments are released together
@@ -290,13 +290,9 @@ class DPMoments(_PaidTransformer):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.bounds = bounds
-        self.whiten = whiten
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.ledger = ledger
-        self.random_state = random_state
+        self.bounds, self.whiten = bounds, whiten
+        self.epsilon, self.delta, self.mu = epsilon, delta, mu
+        self.ledger, self.random_state = ledger, random_state
 
     def _check(self, columns: int) -> None:
         _require_bounds("bounds", self.bounds, columns, "DPMoments")
@@ -305,8 +301,8 @@ class DPMoments(_PaidTransformer):
         n, d = rows.shape
         low, high = _require_bounds("bounds", self.bounds, d, "DPMoments")
         unit = _scale_to_unit(rows, low, high) / math.sqrt(d)
-        answers, std = Answers({"moments": certificate.term}, noise), certificate.noise["std"]
-        released = answers.release(answers.claim("moments"), _stack_moments(unit)) / n
+        answers, std = PrivateAnswers({"moments": certificate.term}, noise), certificate.noise["std"]
+        released = answers.release(answers.claim("moments"), _stack_preprocessing_moments(unit)) / n
         mean = released[:d]
         second = np.zeros((d, d))
         second[np.triu_indices(d)] = released[d:]
@@ -328,13 +324,13 @@ class DPMoments(_PaidTransformer):
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
         values, vectors = np.linalg.eigh(self.covariance_)
         # Row by row: what becomes of a record must not depend on how many others there are.
-        return transform_rows(rows, (vectors / np.sqrt(values)) @ vectors.T)
+        return transform_block(rows, (vectors / np.sqrt(values)) @ vectors.T)
 
 
-def _stack_moments(unit: Array) -> Array:
+def _stack_preprocessing_moments(unit: Array) -> Array:
     """Return sums and second moments as one vector whose norm is that of both together."""
     blocks = (unit[start : start + MOMENT_BLOCK] for start in range(0, len(unit), MOMENT_BLOCK))
-    first, second = accumulate((block.sum(axis=0), block.T @ block) for block in blocks)
+    first, second = pairwise_summation((block.sum(axis=0), block.T @ block) for block in blocks)
     # Off the diagonal an entry stands for two.
     second = second * (math.sqrt(2) - (math.sqrt(2) - 1) * np.eye(len(second)))
     return np.concatenate([first, second[np.triu_indices(len(second))]])

@@ -10,11 +10,16 @@ change.
 *Repeat*: draw the number of runs from a geometric law; each run draws a candidate at random, fits it with ``mu`` and
 scores it with Gaussian noise of ``1 / mu``; the best run is released. The cost hardly grows with the number of
 candidates: the accountant of dp-accounting bounds it by the Rényi theorems for repeated selection.
+
+Scores add up one number per row: a function of your own is asked about one row at a time, and its answers are clipped
+to a public range. :class:`AUCScore` is no sum over rows and has a sensitivity of its own. Scores are whole numbers of
+steps, ``SCORE_GRID`` to what one record can change. NaN counts as the worst score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -25,35 +30,221 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_share
-from dpconvex.core.choices import Choices, repeat_and_select
-from dpconvex.engine.dask.partitions import is_partitioned
-from dpconvex.engine.sparse_rows import refuse_row_weights
-from dpconvex.estimators.private_model import unchanged_on_failure
-from dpconvex.inputs.labels import declared_classes, read_label_set
-from dpconvex.inputs.people import read_row_weights, split_people
+from dpconvex.checks import parameter_error
+from dpconvex.core.auc_pairs import twice_ordered_pairs
+from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices, repeat_and_choose
+from dpconvex.engine.person_identifiers import Tags
+from dpconvex.engine.sparse_rows import refuse_sparse_row_weights
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
+from dpconvex.inputs.labels import declared_label_set, read_label_set
+from dpconvex.inputs.people_and_weights import read_row_weights, split_people
 from dpconvex.inputs.settings import (
     Classifier,
     Model,
     check_optional_positive,
     least_rows,
-    resolve_guarantee,
-    resolve_samples,
+    resolve_budget_setting,
+    resolve_samples_setting,
+    split_sizes_setting,
+    target_range_setting,
 )
-from dpconvex.inputs.training_data import read_training, takes_columns_in_order
+from dpconvex.inputs.training_data import read_training, refuse_partitioned_data, takes_columns_in_order
+from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.pipeline_certificates import SelectionCertificate, share_budget
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, without_warnings
+from dpconvex.privacy.preprocessing_selection_certificates import SelectionCertificate, selection_certificate_shares
 from dpconvex.types import Array
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
 
+Targets = NDArray[Any]  # numbers or labels
+_RESPONSES = ("predict", "predict_proba", "decision_function")
+
+
+def _predict_for_selection(model: Classifier, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
+    """Return the model's answers row by row, and whether each row is finite."""
+    if issparse(X):  # checked when it was read
+        return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
+    usable = np.asarray(np.isfinite(X).all(axis=1))
+    return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
+
+
+class _SelectionScoreSum:
+    """A score that adds up one number per row."""
+
+    @property
+    def bounds(self) -> RowScoreBounds:
+        """Public range of one row's number."""
+        return RowScoreBounds()
+
+    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+        """Return one number per row, not clipped; NaN stands for the worst."""
+        raise NotImplementedError
+
+    def steps(self, model: Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
+        """Return the exact score in steps of the grid: private. A person's is the mean of its rows', rounded down."""
+        if not len(y):
+            return 0
+        low, high = self.bounds.low, self.bounds.high
+        with without_model_warnings():
+            values = np.nan_to_num(self._values(model, X, y), nan=low, posinf=high, neginf=low)
+            unit = (np.clip(values, low, high) - low) / (high - low)
+            steps = np.floor(np.clip(unit, 0.0, 1.0) * SCORE_GRID)
+        if people is not None:
+            _, person_indices, rows = np.unique(people, return_inverse=True, return_counts=True)
+            # Sums of whole numbers, exact: nobody's mean can exceed the largest of its rows.
+            steps = np.floor(np.bincount(person_indices, steps) / rows)
+        return int(steps.astype(np.int64).sum())
+
+
+@dataclass(frozen=True)
+class RowScore(_SelectionScoreSum):
+    """Score of one row by a function of your own, added up over the validation rows.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(target, response)`` returns the score of one row, more being better. A row for which it raises or
+        returns no number counts as the worst.
+    low, high : float, default=0 and 1
+        Public range that scores are clipped to.
+    response : {"predict", "predict_proba", "decision_function"}
+        Answer of the candidate that the function gets.
+
+    Notes
+    -----
+    Privacy: a record moves the sum by at most ``high - low``, whatever the function makes of a row. It must not keep
+    rows for the next call or pass them on.
+
+    Examples
+    --------
+    >>> near = RowScore(lambda target, prediction: -abs(target - prediction), low=-5, high=0)
+    >>> near.bounds
+    RowScoreBounds(low=-5.0, high=0.0)
+    """
+
+    function: Callable[[Any, Any], float]
+    low: float = 0.0
+    high: float = 1.0
+    response: str = "predict"
+
+    @property
+    def bounds(self) -> RowScoreBounds:
+        """Public range of one row's number."""
+        return RowScoreBounds(self.low, self.high)
+
+    def check(self, target: float, labels: Targets | None) -> None:
+        """Raise if the function cannot score an invented row: a possible target, or the first of the labels."""
+        if not callable(self.function) or self.response not in _RESPONSES:
+            raise TypeError(
+                f"A RowScore must hold a function and one of the responses {_RESPONSES}. "
+                f"Got {type(self.function).__name__} and {self.response!r} instead."
+            )
+        truth = target if labels is None else labels[0]
+        response = truth
+        if labels is not None and self.response != "predict":
+            several = self.response == "predict_proba" or len(labels) > 2
+            response = np.full(len(labels), 1 / len(labels)) if several else 0.5
+        try:
+            float(self.function(truth, response))
+        except Exception as error:
+            raise ValueError(
+                "The 'scoring' parameter of DPSelect must be a function of one row: scoring(target, response) returns "
+                f"one number. It raised {type(error).__name__} on an invented row. For a score of all rows at once "
+                "use AUCScore, or the sum of a score of each row."
+            ) from error
+
+    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+        rows = zip(y, *_predict_for_selection(model, X, self.response), strict=True)
+        return np.array([self._value(target, answer) if valid else np.nan for target, answer, valid in rows])
+
+    def _value(self, target: object, response: object) -> float:
+        try:
+            return float(self.function(target, response))
+        except Exception:  # that it cannot score this row is private
+            return float("nan")
+
+
+@dataclass(frozen=True)
+class SelectionAccuracy(_SelectionScoreSum):
+    """1 for a row whose label is predicted, 0 for any other."""
+
+    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+        predicted, usable = _predict_for_selection(model, X, "predict")
+        return np.asarray((predicted == y) & usable, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class SelectionResidualScore(_SelectionScoreSum):
+    """One minus the row's pinball loss relative to that of a residual ``bound``; absolute loss without a quantile.
+
+    Residuals beyond the bound, in the target's units, count as equally bad.
+    """
+
+    bound: float
+
+    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+        predicted, usable = _predict_for_selection(model, X, "predict")
+        residual = np.where(usable, np.asarray(y, dtype=np.float64) - predicted, np.nan)
+        level = model.certificate_.parameters.get("quantile", 0.5)
+        # Divided first: the product of two large numbers has no limit.
+        part = residual / self.bound / max(level, 1 - level)
+        return np.asarray(1.0 - np.where(part >= 0, level, level - 1) * part)
+
+
+@dataclass(frozen=True)
+class AUCScore:
+    """Area under the ROC curve of the validation rows, counted over at least so many rows of each class.
+
+    Parameters
+    ----------
+    min_positive, min_negative : int
+        Public lower bounds on the class counts among the validation rows: noise shrinks with them. The guarantee holds
+        even if there are fewer rows; the score is then lower for every candidate.
+
+    Notes
+    -----
+    Privacy: its sensitivity is that of :class:`~dpconvex.privacy.bounds.scores.AUCScoreBounds`, about
+    ``2 / min(min_positive, min_negative)``, half of it if labels are public. Two classes only.
+
+    Examples
+    --------
+    >>> round(float(AUCScore(100, 100).bounds.sensitivity("replace_one")), 4)
+    0.0198
+    """
+
+    min_positive: int
+    min_negative: int
+
+    @property
+    def bounds(self) -> AUCScoreBounds:
+        """Lower bounds of the class counts."""
+        return AUCScoreBounds(self.min_positive, self.min_negative)
+
+    def steps(self, model: Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
+        """Return the exact score in steps of the grid: private."""
+        if not len(y):
+            return 0
+        sensitivity = self.bounds.sensitivity(neighbors)
+        with without_model_warnings():
+            margins, usable = _predict_for_selection(model, X, "decision_function")
+            margins = np.where(usable, margins, np.nan)
+            # A margin that is not a number ranks its row where it does most harm.
+            lost = np.isnan(margins)
+            positive = np.where(lost, -np.inf, margins)[y == model.classes_[1]]
+            negative = np.where(lost, np.inf, margins)[y == model.classes_[0]]
+        pairs = max(len(positive), self.min_positive) * max(len(negative), self.min_negative)
+        # Whole numbers throughout: a tie counts half, hence the 2.
+        twice = twice_ordered_pairs(positive, negative)
+        return twice * SCORE_GRID * sensitivity.denominator // (2 * pairs * sensitivity.numerator)
+
+
 Candidate = dict[str, Any]  # parameters by name
 Grid = Mapping[str, Sequence[Any]]
-Score = RowScore | AUCScore | RightOrWrong | ResidualScore
+Score = RowScore | AUCScore | SelectionAccuracy | SelectionResidualScore
 
 # Set by DPSelect alone, which spends the budget.
 _BUDGET = {"epsilon", "delta", "mu", "ledger", "random_state"}
@@ -63,7 +254,7 @@ _SHARED = {
 }  # fmt: skip
 
 
-def checked_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
+def selection_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
     """Return the candidates of a grid, or raise if a selection could not keep its promise for them."""
     owner = type(estimator).__name__
     if not hasattr(estimator, "certify") or not (is_classifier(estimator) or is_regressor(estimator)):
@@ -111,19 +302,18 @@ def candidate_with_budget(
     return takes_columns_in_order(model)
 
 
-def compared_by(
+def selection_score(
     estimator: Model, scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None, score_bound: float | None
 ) -> Score:
     """Return the score that candidates are compared by."""
     bound = check_optional_positive("score_bound", score_bound, "DPSelect")
     if isinstance(scoring, (RowScore, AUCScore)):
-        score = scoring
-        needed = "decision_function" if isinstance(score, AUCScore) else score.response
+        needed = "decision_function" if isinstance(scoring, AUCScore) else scoring.response
         if not hasattr(estimator, needed):
             raise TypeError(
                 f"The 'scoring' parameter of DPSelect needs '{needed}', which {type(estimator).__name__} does not have."
             )
-        return score
+        return scoring
     if callable(scoring):
         return RowScore(scoring)
     if scoring is not None:
@@ -133,19 +323,15 @@ def compared_by(
             "AUCScore(min_positive, min_negative) with public lower bounds of the class counts."
         )
     if is_classifier(estimator):
-        return RightOrWrong()
+        return SelectionAccuracy()
     if bound is not None:
-        return ResidualScore(bound)
-    target = getattr(estimator, "target_bounds", None)
-    if target is None:
-        raise ValueError(
-            "The 'score_bound' parameter of DPSelect must be given where the estimator has no 'target_bounds': "
-            "scores must be bounded by public facts."
-        )
-    return ResidualScore((float(target[1]) - float(target[0])) / 8)
+        return SelectionResidualScore(bound)
+    return SelectionResidualScore(target_range_setting(estimator, "score_bound", "DPSelect") / 8)
 
 
-def held_out(certificate: SelectionCertificate, share: float, count: int, noise: NoiseSource) -> NDArray[np.bool_]:
+def held_out_for_selection(
+    certificate: SelectionCertificate, share: float, count: int, noise: NoiseSource
+) -> NDArray[np.bool_]:
     """Return the mask of validation rows, drawn independently of what rows hold."""
     if certificate.neighbors == "add_or_remove_one":
         # A coin for each row: one row more or less leaves the law of all others' parts as it is.
@@ -158,6 +344,7 @@ def held_out(certificate: SelectionCertificate, share: float, count: int, noise:
 _STRATEGIES = ("auto", "exponential", "repeat")
 
 
+@with_parameters
 class DPSelect(MetaEstimatorMixin, BaseEstimator):
     r"""Choose parameters and fit, for one total budget.
 
@@ -169,10 +356,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     param_grid : dict or list of dict
         Candidates, as in scikit-learn's ``ParameterGrid``, written down before you see the data. All must have the same
         neighbouring relation.
-    epsilon, delta : float, optional
-        Total budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Total budget for Gaussian DP instead; with ``"exponential"`` only.
+    epsilon, delta, mu : float, optional
+        Total budget; 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP. Or ``mu``, with ``"exponential"`` only.
     strategy : {"auto", "exponential", "repeat"}
         ``"auto"`` takes the one that leaves each fit more, from public facts: ``"exponential"`` for few candidates.
     validation_share : float, default=0.25
@@ -180,8 +365,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     mean_repeats : float, optional
         Mean number of runs of ``"repeat"``; twice the number of candidates by default.
     score_bound : float, optional
-        Regression: residuals beyond it, in the target's units, count as equally bad; an eighth of the target's range
-        by default.
+        Residuals beyond it, in the target's units, count as equally bad; an eighth of the target's range by default.
     scoring : callable, RowScore or AUCScore, optional
         ``scoring(target, prediction)`` returns the score of ONE row, more being better; it is clipped to [0, 1] and
         added up here. :class:`RowScore` states another range or response, :class:`AUCScore` ranks. By default right
@@ -194,10 +378,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     Attributes
     ----------
-    best_params_ : dict
-        The candidate that won.
-    coef_, intercept_, classes_
-        Of the winner.
+    best_params_, coef_, intercept_, classes_
+        Parameters and released numbers of the candidate that won.
     certificate_ : SelectionCertificate
         The total guarantee.
 
@@ -219,34 +401,19 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     0.3464
     """
 
-    def __init__(
-        self,
-        estimator: Model,
-        param_grid: Grid | Sequence[Grid],
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        strategy: str = "auto",
-        validation_share: float = 0.25,
-        mean_repeats: float | None = None,
-        score_bound: float | None = None,
-        scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.strategy = strategy
-        self.validation_share = validation_share
-        self.mean_repeats = mean_repeats
-        self.score_bound = score_bound
-        self.scoring = scoring
-        self.ledger = ledger
-        self.random_state = random_state
+    estimator: Model
+    param_grid: Grid | Sequence[Grid]
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    strategy: str = "auto"
+    validation_share: float = 0.25
+    mean_repeats: float | None = None
+    score_bound: float | None = None
+    scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None = None
+    ledger: Ledger | None = None
+    random_state: int | None = None
 
     def certify(
         self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False
@@ -258,16 +425,18 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         n_samples, n_features : int
             Public size of the data, people for rows with ``groups=True``; the number of rows gives way to the
             estimator's ``nominal_samples`` under add-or-remove-one.
-        n_classes : int, optional
-            Number of classes of a classifier, by default that of its ``classes``, or 2.
-        groups : bool, default=False
-            Whether the fit will be given identifiers of people.
+        n_classes, groups : int, optional, and bool, default=False
+            Classes of a classifier, by default those of its ``classes``, or 2; and whether people will be identified.
         """
-        candidates = checked_candidates(self.estimator, self.param_grid)
-        guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, "DPSelect")
+        candidates = selection_candidates(self.estimator, self.param_grid)
+        guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, "DPSelect")
         training, held = self._parts(n_samples)
-        score = compared_by(self.estimator, self.scoring, self.score_bound)
-        strategy, per_fit, repeats = share_budget(guarantee, self._strategy(), len(candidates), self._repeats())
+        score = selection_score(self.estimator, self.scoring, self.score_bound)
+        if self.strategy not in _STRATEGIES:
+            raise parameter_error("strategy", "DPSelect", f"one of {_STRATEGIES}", repr(self.strategy))
+        strategy, per_fit, repeats = selection_certificate_shares(
+            guarantee, self.strategy, len(candidates), self._repeats()
+        )
         found = None
         more: dict[str, int] = {"groups": True} if groups else {}
         if groups and isinstance(score, AUCScore):
@@ -290,7 +459,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             # Objective perturbation offers no Gaussian DP: its fits share epsilon and delta instead.
             if not isinstance(guarantee, ApproxDP) or self.strategy == "repeat":
                 raise
-            strategy, per_fit, repeats = share_budget(guarantee, "exponential", len(candidates), None, basic=True)
+            strategy, per_fit, repeats = selection_certificate_shares(
+                guarantee, "exponential", len(candidates), None, basic=True
+            )
             fits = certified(per_fit)
         if any(isinstance(fit.parameters.get("quantile"), list) for fit in fits):
             raise ValueError(
@@ -301,24 +472,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
             )
-        return SelectionCertificate.issue(
-            guarantee,
-            strategy,
-            repeats if strategy == "repeat" else None,
-            training,
-            held,
-            score.bounds,
-            fits,
-            label_set=found,
-            seeded=self.random_state is not None,
-        )
-
-    def _strategy(self) -> str:
-        if self.strategy not in _STRATEGIES:
-            raise ValueError(
-                f"The 'strategy' parameter of DPSelect must be one of {_STRATEGIES}. Got {self.strategy!r} instead."
-            )
-        return self.strategy
+        facts = (guarantee, strategy, repeats if strategy == "repeat" else None, training, held, score.bounds, fits)
+        return SelectionCertificate.issue(*facts, label_set=found, seeded=self.random_state is not None)
 
     def _repeats(self) -> float | None:
         repeats = check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
@@ -329,101 +484,78 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     def _parts(self, n_samples: int) -> tuple[int, int]:
         """Return the public numbers of training and validation rows: nominal ones under add-or-remove-one."""
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
-            raise TypeError(
-                "The 'ledger' parameter of DPSelect must be None or a Ledger. "
-                f"Got {type(self.ledger).__name__} instead."
-            )
+            raise parameter_error("ledger", "DPSelect", "None or a Ledger", type(self.ledger).__name__, kind=TypeError)
         neighbors = getattr(self.estimator, "neighbors", "replace_one")
         nominal = getattr(self.estimator, "nominal_samples", None)
-        total = resolve_samples(neighbors, nominal, n_samples, type(self.estimator).__name__)
-        share = check_share("validation_share", "DPSelect", self.validation_share)
-        held = round(share * total)
-        if not 1 <= held < total:
-            raise ValueError(
-                "DPSelect needs training and validation rows. Give more rows or another 'validation_share'."
-            )
-        return total - held, held
+        total = resolve_samples_setting(neighbors, nominal, n_samples, type(self.estimator).__name__)
+        return split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
 
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
 
         Parameters
         ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Targets.
+        X, y : array, sparse matrix or dataframe of shape (n_samples, n_features), array of shape (n_samples,)
+            Rows and targets.
         groups : array of shape (n_samples,), optional
             Identifiers of people, to whom the guarantee then applies. All rows of a person are in one part, its score
             is the mean of its rows', and candidates are fitted with them.
-
-        Returns
-        -------
-        self
         """
-        with unchanged_on_failure(self):
+        with keep_model_on_failure(self):
             self._select(X, y, groups)
         return self
 
     def _select(self, X: object, y: object, groups: object) -> None:
         """Read, certify, charge, split, fit and choose: nothing is charged before all checks of the input."""
-        candidates = checked_candidates(self.estimator, self.param_grid)
+        candidates = selection_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
         X, groups = split_people(X, groups)
         rows, target, labels = self._read(probe, X, y)
-        score = compared_by(self.estimator, self.scoring, self.score_bound)
+        score = selection_score(self.estimator, self.scoring, self.score_bound)
         n_samples, n_features = rows.shape
-        if issparse(rows) and (groups is not None or self._weights_classes(candidates)):
-            refuse_row_weights()
+        own = getattr(self.estimator, "class_weight", None)
+        weighted = groups is not None or any(each.get("class_weight", own) is not None for each in candidates)
+        if issparse(rows) and weighted:
+            refuse_sparse_row_weights()
         people = None
         if groups is not None:
             unit, weights = read_row_weights(cast(Any, probe), rows, None, groups)
             assert weights is not None
             people, n_samples = weights.tags, unit.count
-        certificate = self.certify(
-            n_samples, n_features, None if labels is None else len(labels), groups=groups is not None
-        )
+        n_classes = None if labels is None else len(labels)
+        certificate = self.certify(n_samples, n_features, n_classes, groups=groups is not None)
         if isinstance(score, RowScore):
             bounds = getattr(probe, "target_bounds", None)
             score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
         noise = NoiseSource(self.random_state)
-        if self.ledger is not None:
-            # Durable before anything is fitted: a crash from here on costs budget, never privacy.
-            self.ledger.charge(
-                certificate.guarantee,
-                mechanism=f"select-{certificate.strategy}",
-                description="DPSelect.fit",
-                neighbors=certificate.neighbors,
-                unit=certificate.unit,
-            )
+        charge_private_model(self.ledger, certificate, "DPSelect.fit", f"select-{certificate.strategy}")
         if people is None:
-            held = held_out(certificate, self.validation_share, len(target), noise)
+            held = held_out_for_selection(certificate, self.validation_share, len(target), noise)
         else:
             found, person_indices = np.unique(people, return_inverse=True)
-            held = held_out(certificate, self.validation_share, found.size, noise)[person_indices]
+            held = held_out_for_selection(certificate, self.validation_share, found.size, noise)[person_indices]
         training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
 
         def fit_and_score(number: int) -> tuple[tuple[Classifier, Candidate], int]:
             """Return a fitted candidate, and its exact score on the validation rows in steps of the grid: private."""
             seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-            model = candidate_with_budget(
-                self.estimator, candidates[number], certificate.per_fit, certificate.training_rows, seed
-            )
+            facts = certificate.per_fit, certificate.training_rows
+            model = candidate_with_budget(self.estimator, candidates[number], *facts, seed)
             if labels is not None and model.classes is None:
                 model.classes = labels.tolist()
             cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
             return (model, candidates[number]), score.steps(model, *validation, certificate.neighbors, tags[1])
 
-        with without_warnings():
+        with without_model_warnings():
             if certificate.strategy == "repeat":
-                self._chosen, self.best_params_ = repeat_and_select(
+                self._chosen, self.best_params_ = repeat_and_choose(
                     fit_and_score, len(candidates), certificate.mean_repeats, certificate.noise["std"], noise
                 )
             else:
                 fits = [fit_and_score(number) for number in range(len(candidates))]
                 steps = np.array([reached for _, reached in fits], dtype=np.int64)
-                choices = Choices(certificate.noise["epsilon"], 1, noise)
+                choices = ExponentialChoices(certificate.noise["epsilon"], 1, noise)
                 winner = choices.candidate(steps, certificate.score, certificate.neighbors)
                 self._chosen, self.best_params_ = fits[winner][0]
         self.certificate_ = certificate
@@ -431,25 +563,16 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if hasattr(probe, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
-    def _weights_classes(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether a candidate has class weights."""
-        own = getattr(self.estimator, "class_weight", None)
-        return any(each.get("class_weight", own) is not None for each in candidates)
-
     def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise."""
         owner = type(probe).__name__
-        if is_partitioned(X) or is_partitioned(y):
-            raise TypeError(
-                "DPSelect needs rows in memory, because it splits them. Got a Dask collection instead. Use "
-                "X.compute() and y.compute()."
-            )
+        refuse_partitioned_data("DPSelect", X, y)
         least = least_rows(probe.neighbors)
         if not is_classifier(probe):
             rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
         rows, target = read_training(probe, X, y, least=least)
-        return rows, target, read_label_set(target, declared_classes(cast(Classifier, probe).classes, owner), owner)
+        return rows, target, read_label_set(target, declared_label_set(cast(Classifier, probe).classes, owner), owner)
 
     def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""

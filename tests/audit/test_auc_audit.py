@@ -77,7 +77,7 @@ def test_output_perturbation_survives(claim):
 def test_moments_survive(monkeypatch):
     """Neighbours that differ in one record's label and place; statistic: the prevalence."""
     # Searches for row lengths take most of the time and have no part in the count.
-    monkeypatch.setattr(auc, "private_median", lambda *arguments: 1.0)
+    monkeypatch.setattr(auc, "private_auc_median", lambda *arguments: 1.0)
     claim = GaussianDP(1.0)
     X = np.tile(np.array([[1.0], [-1.0]]), (6, 1))
     y = np.arange(12) < 5

@@ -10,7 +10,7 @@ import pytest
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
 from dpconvex.audit import audit
 from dpconvex.core import perturbed_minimiser
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import auc
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
@@ -27,7 +27,7 @@ def lowest_bit(numbers):
 def releases(estimator, X, y, read):
     """A sampler of what an estimator releases on these rows: its mechanism, charged and certified as in a fit."""
     rows, targets, shape = estimator._read(X, y)
-    records = PrivacyUnit(shape[0])
+    records = PersonUnit(shape[0])
     plan = estimator._plan(records, *shape[1:])
     (objective,) = estimator._objectives(rows, targets, plan, None)
 
@@ -93,7 +93,7 @@ def test_pure_robust_classifier():
 def test_prevalence_of_auc_by_moments(monkeypatch):
     """118 of 3600 against none: not every number is a floating-point normal times the noise's scale."""
     # Searches for row lengths take most of the time and have no part in the count.
-    monkeypatch.setattr(auc, "private_median", lambda *arguments: 1.0)
+    monkeypatch.setattr(auc, "private_auc_median", lambda *arguments: 1.0)
     claim, rows = ApproxDP(1.25, 1e-6), 16
     model = DPAUCClassifier(mechanism="moments", epsilon=1.25, delta=1e-6, feature_bounds=(-1, 1), classes=[0, 1])
     X = np.random.default_rng(0).uniform(-1, 1, (rows, 1))

@@ -11,11 +11,12 @@ from releases import phase_claim
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, person_pairs
-from dpconvex.core.queries import Slope
-from dpconvex.core.records import Coordinates
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QuerySlope
+from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.row_weights import RowWeights, equal_person_weights, person_tags, round_to_grid
+from dpconvex.engine.person_identifiers import person_tags
+from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.objectives import EmpiricalObjective
@@ -32,7 +33,7 @@ def objective(people, loss, alpha=0.0, forgotten=False):
     y = np.repeat([target for _, target in people], [rows for rows, _ in people])
     tags = person_tags(names)
     count, shares = equal_person_weights(tags)
-    shares = round_to_grid(shares, count)
+    shares = round_weights_to_grid(shares, count)
     if forgotten:
         shares[0] = 1.0
     rows = MemoryRows(np.ones((y.size, 1)), y, ROW_MAP, threads=1, row_weights=RowWeights(shares, count, tags))
@@ -69,7 +70,7 @@ def attack_gradients(loss, factor=1.0, forgotten=False):
     if not forgotten:
         pair[1] = objective([(1, far), (3, far)], loss)
     term = certificate.noise["gradients"]
-    slope = Slope(loss, weighting="clip" if loss.kind == "margin" else "weight")
+    slope = QuerySlope(loss, weighting="clip" if loss.kind == "margin" else "weight")
     asked = "gradients", np.zeros(2), slope, Coordinates(np.diag([1.0, 50.0]), 1)
 
     def sampler(problem):
@@ -104,7 +105,7 @@ def test_half_the_noise_of_a_descent_is_caught():
 
 
 def test_one_forgotten_row_is_caught():
-    """It counts as a whole person beside the 49 others that share one vote."""
+    """It counts as a whole person beside the 49 others that share one weight."""
     assert not attack_gradients(Pinball(0.5), forgotten=True).passed
 
 

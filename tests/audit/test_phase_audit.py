@@ -12,11 +12,11 @@ import pytest
 from releases import phase_claim
 
 from dpconvex.audit import audit
-from dpconvex.core.queries import Factor, Slope, Statistic
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.geometry import Frame, column_octaves
-from dpconvex.fit.location import release_residual_tails, release_target_bracket
+from dpconvex.fit.geometry import RowGeometry, column_octaves
+from dpconvex.fit.location import locate_residual_tails, locate_target_bracket
 from dpconvex.fit.margin_calibration import margin_edges
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
@@ -25,7 +25,7 @@ from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 ROWS, COLUMNS = 40, 2
 ROW_MAP = NoisyGradientDescent().mapped(RowMap.from_bounds(COLUMNS, None))
 NOTHING = np.zeros(COLUMNS + 1)
-FRAME = Frame(np.eye(COLUMNS + 1), 1, median_row_norm=1.0, moments=np.ones(COLUMNS + 1))
+FRAME = RowGeometry(np.eye(COLUMNS + 1), 1, median_row_norm=1.0, moments=np.ones(COLUMNS + 1))
 SHORT = replace(FRAME, matrix=np.diag([1e-6, 1 / 2000, 1 / 2000]))  # where rows have length 1
 
 
@@ -43,7 +43,7 @@ def columns(rows, config):
 
 
 def lengths(rows, config):
-    rows.histogram("lengths", Statistic("length", coordinates=FRAME), np.arange(25.0))
+    rows.histogram("lengths", QueryStatistic("length", coordinates=FRAME), np.arange(25.0))
 
 
 def moments(rows, config):
@@ -51,26 +51,26 @@ def moments(rows, config):
 
 
 def octaves(rows, config):
-    release_target_bracket(rows, "octaves", ROWS, bounded=False)
+    locate_target_bracket(rows, "octaves", ROWS, bounded=False)
 
 
 def targets(rows, config):
-    rows.count("targets", Statistic("target"), 0.0)
+    rows.count("targets", QueryStatistic("target"), 0.0)
 
 
 def residuals(rows, config):
     if rows.terms["residuals"].query == "count":
-        rows.count("residuals", Statistic("residual", NOTHING), 0.0)
+        rows.count("residuals", QueryStatistic("residual", NOTHING), 0.0)
     else:
-        release_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)
+        locate_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)
 
 
 def labels(rows, config):
-    rows.count("labels", Statistic("label"), -0.5)
+    rows.count("labels", QueryStatistic("label"), -0.5)
 
 
 def margins(rows, config):
-    rows.histogram("margins", Statistic("margin", NOTHING), margin_edges(0.0, 1.0)[1:-1], True)
+    rows.histogram("margins", QueryStatistic("margin", NOTHING), margin_edges(0.0, 1.0)[1:-1], True)
 
 
 def gradients(rows, config, name="gradients"):
@@ -78,7 +78,7 @@ def gradients(rows, config, name="gradients"):
     if type(loss) is Squared:
         loss = Huber(config["width"])
     margin = loss.kind == "margin"
-    rows.slope_sum(name, NOTHING, Slope(loss, weighting="clip" if margin else "weight"), FRAME)
+    rows.slope_sum(name, NOTHING, QuerySlope(loss, weighting="clip" if margin else "weight"), FRAME)
 
 
 def late(rows, config):
@@ -86,14 +86,14 @@ def late(rows, config):
 
 
 def curvature(rows, config):
-    factor = Factor("inside", width=1e9, weighting="square")
+    factor = QueryFactor("inside", width=1e9, weighting="square")
     rows.second_moments("curvature", SHORT, 1.0, factor, NOTHING)
 
 
 def scores(rows, config):
     loss = rows.bounds.loss
     loss = Huber(config["width"]) if type(loss) is Squared else loss
-    factor = Factor("slope", loss, weighting="square")
+    factor = QueryFactor("slope", loss, weighting="square")
     rows.second_moments("scores", SHORT, 1.0, factor, NOTHING)
 
 

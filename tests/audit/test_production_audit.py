@@ -11,11 +11,11 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, neighbor_pairs
-from dpconvex.audit.attacks import lowest_bit
-from dpconvex.audit.estimators import fitted_outputs, released_numbers
+from dpconvex.audit.attacks import attack_lowest_bit
+from dpconvex.audit.estimators_on_neighbors import fitted_estimator_outputs, released_numbers
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PureDP
-from dpconvex.privacy.noise import normal
+from dpconvex.privacy.noise import normal_and_laplace
 
 RUNS = 150
 RNG = np.random.default_rng(0)
@@ -38,8 +38,8 @@ def pair_of(name, labels=False, relation="replace_one"):
 def test_a_production_sampler_that_adds_no_noise_is_caught(settings, monkeypatch):
     """Seeds took another way before: the audit passed while everybody's fits were without noise."""
     assert audit_estimator(regressor(**settings), pair_of("target"), RUNS).passed
-    monkeypatch.setattr(normal, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
-    monkeypatch.setattr(normal, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int))
+    monkeypatch.setattr(normal_and_laplace, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
+    monkeypatch.setattr(normal_and_laplace, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int))
     result = audit_estimator(regressor(**settings), pair_of("target"), RUNS)
     assert not result.passed, result.summary()
 
@@ -54,14 +54,14 @@ def test_the_command_sees_it_too(monkeypatch):
     honest = CliRunner().invoke(app, command)
     assert honest.exit_code == 0, honest.output
     assert all("detectable_noise" in found for found in json.loads(honest.stdout)["attacks"].values())
-    monkeypatch.setattr(normal, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
+    monkeypatch.setattr(normal_and_laplace, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
     broken = CliRunner().invoke(app, command)
     assert broken.exit_code == 4, broken.output
 
 
 def test_noise_is_never_seeded():
     model = regressor(random_state=1)
-    outputs = fitted_outputs(model, (X, Y), 5)
+    outputs = fitted_estimator_outputs(model, (X, Y), 5)
     assert len(np.unique(outputs[:, 0])) == 5
     assert model.random_state == 1
 
@@ -126,7 +126,7 @@ def test_bits_are_attacked_where_floating_point_is_covered():
 
 def test_lowest_bits():
     numbers = [1.0, -1.0, 0.75, 6.0, 0.1, 5e-324, 2.0**1000, 0.0, 3 * 2.0**-1060]
-    assert lowest_bit(np.array(numbers)).tolist() == [
+    assert attack_lowest_bit(np.array(numbers)).tolist() == [
         0, 0, -2, 1, -55, -1074, 1000, 2000, -1060,
     ]  # fmt: skip
 

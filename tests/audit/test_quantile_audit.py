@@ -17,7 +17,7 @@ from sklearn.base import clone
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective
 
@@ -50,7 +50,7 @@ def estimator(**settings):
 def sampler(model, data, factor):
     """Return a sampler of the coefficients that a fit releases; the plan is made once."""
     table, target = data
-    plan = model._plan(PrivacyUnit(len(table)), table.shape[1])
+    plan = model._plan(PersonUnit(len(table)), table.shape[1])
     bounds = plan.certificate.bounds
     rows = MemoryRows(table, target, plan.row_map, plan.target_shift, plan.target_scale, threads=1)
     objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from dpconvex.audit import audit
-from dpconvex.cli.options import TASKS
+from dpconvex.cli.task_options import TASKS
 from dpconvex.privacy import GaussianDP
 
 MECHANISMS = """\

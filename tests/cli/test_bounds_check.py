@@ -74,7 +74,7 @@ def test_invalid_rows_are_those_of_a_fit(visits, monkeypatch):
     """The same rows hold NaN, name nobody, or have no class, when a fit reads the file."""
     import numpy as np
 
-    from dpconvex.inputs.inspection import check_schema
+    from dpconvex.inputs.inspection import inspect_file
     from dpconvex.inputs.schema import read_schema
     from dpconvex.inputs.table_files import read_training_file
 
@@ -84,7 +84,7 @@ def test_invalid_rows_are_those_of_a_fit(visits, monkeypatch):
     )
     lost = np.isnan(X.to_numpy()).any(axis=1) | np.array([name is None for name in people])
     known = np.isin(np.array(y.to_list(), dtype=object), ["0", "1", "1.0"])
-    assert check_schema(visits / "visits.csv", schema, "who").invalid == int((lost | ~known).sum())
+    assert inspect_file(visits / "visits.csv", schema, "who").invalid == int((lost | ~known).sum())
 
 
 def test_it_says_that_it_is_private_and_shows_no_value(visits):

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dpconvex
-from dpconvex.cli.options import OPTIONS, TASKS
+from dpconvex.cli.task_options import OPTIONS, TASKS
 from dpconvex.privacy import Certificate, Ledger, PureDP
 
 

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from dpconvex.cli.bounds_split import split_by_value
-from dpconvex.engine.row_weights import NOBODY, person_tags
+from dpconvex.engine.person_identifiers import NOBODY, person_tags
 from dpconvex.inputs import InputError
-from dpconvex.inputs.inspection import check_schema
+from dpconvex.inputs.inspection import inspect_file
 from dpconvex.inputs.schema import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 
@@ -47,7 +47,7 @@ def test_a_file_names_the_same_people_whatever_the_type_of_their_column(kind, tm
     if kind == "floats":  # which hold no whole number that large
         expected[6:] = NOBODY
     assert np.array_equal(tags, expected)
-    checked = {column.name: column for column in check_schema(path, SCHEMA, "id").columns}
+    checked = {column.name: column for column in inspect_file(path, SCHEMA, "id").columns}
     assert checked["id"].empty == int((tags == NOBODY).sum())
 
 

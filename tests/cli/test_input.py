@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dpconvex.cli import output
+from dpconvex.cli import output_and_errors
 from dpconvex.inputs.schema import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 
@@ -129,10 +129,10 @@ def test_labels_are_whole_numbers_or_text(folder):
         (folder / "labels.csv").write_text("price,label\n" + rows)
         assert read_training_file(folder / "labels.csv", columns, labels=True)[1].to_list() == found
     (folder / "labels.csv").write_text("price,label\n1,yes\n2,\n")
-    with pytest.raises(output.InputError, match="a label in every row"):
+    with pytest.raises(output_and_errors.InputError, match="a label in every row"):
         read_training_file(folder / "labels.csv", columns, labels=True)
     (folder / "labels.csv").write_text(f"price,label\n1,yes\n2,{NUMBER}.5\n")
-    with pytest.raises(output.InputError, match="other numbers") as caught:
+    with pytest.raises(output_and_errors.InputError, match="other numbers") as caught:
         read_training_file(folder / "labels.csv", columns, labels=True)
     assert NUMBER not in str(caught.value)
 
@@ -178,10 +178,10 @@ def test_usage(folder, arguments):
 
 
 def test_options_of_other_tasks_are_refused():
-    from dpconvex.cli.options import build
+    from dpconvex.cli.task_options import build_task
 
-    with pytest.raises(output.InputError, match="quantile has no option --tilt"):
-        build("quantile", {"tilt": 2.0})
+    with pytest.raises(output_and_errors.InputError, match="quantile has no option --tilt"):
+        build_task("quantile", {"tilt": 2.0})
 
 
 def test_unexpected_errors_say_their_type_only(folder, monkeypatch):
@@ -193,7 +193,7 @@ def test_unexpected_errors_say_their_type_only(folder, monkeypatch):
     assert result.exit_code == 1
     assert "internal error (KeyError)" in result.stderr
     assert SECRET not in result.output
-    monkeypatch.setenv(output.DEBUG, "1")
+    monkeypatch.setenv(output_and_errors.DEBUG, "1")
     assert "Traceback" in folder.fit().stderr
 
 
@@ -306,7 +306,7 @@ def test_numbers_of_columns_that_no_table_has_are_refused(folder):
 def test_a_model_with_a_long_format_of_dates_is_refused_unread(fitted, monkeypatch):
     """One of 20,000 signs stalled the command for 15 seconds."""
     read = []
-    monkeypatch.setattr("dpconvex.inputs.schema._reads_back", read.append)
+    monkeypatch.setattr("dpconvex.inputs.schema._schema_format_reads_back", read.append)
     content = json.loads((fitted / "model.json").read_text())
     content["columns"]["dates"] = {"d": {"parts": ["month"], "format": "%d %m %Y" + " x" * 8000}}
     (fitted / "model.json").write_text(json.dumps(content))

@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 import dpconvex
-from dpconvex.cli.options import TASKS, parse_classes
+from dpconvex.cli.task_options import TASKS, parse_classes_option
 from dpconvex.inputs import InputError
-from dpconvex.inputs.table_files import read_labels
-from dpconvex.reports.summary import MOST_CLASSES, coefficient_table
+from dpconvex.inputs.table_files import read_file_labels
+from dpconvex.reports.summary import MOST_CLASSES, coefficient_summary_table
 
 BOUNDS = "[features]\nprice = [0, 10]\n"
 CITY = ("--target", "city", "--classes", "berlin,paris,rome")
@@ -92,9 +92,9 @@ def test_verification_says_what_it_does_not_check(sales):
 def test_dates_are_no_labels():
     table = pl.DataFrame({"day": [datetime.date(2026, 1, 1)], "gap": [float("nan")]})
     with pytest.raises(InputError, match="whole numbers or text"):
-        read_labels(table, "day")
+        read_file_labels(table, "day")
     with pytest.raises(InputError, match="a label in every row"):
-        read_labels(table, "gap")
+        read_file_labels(table, "gap")
 
 
 @pytest.mark.parametrize("more", [(), ("--engine", "dask")])
@@ -133,12 +133,12 @@ def test_declared_labels_decide_how_the_column_is_read(sales):
 
 
 def test_classes_are_separated_by_commas_or_given_one_by_one():
-    assert parse_classes(["0, 1,2"]) == [0, 1, 2]
-    assert parse_classes(["a,b", "c"]) == ["a,b", "c"]
-    assert parse_classes(["1_0,2"]) == ["1_0", "2"]
+    assert parse_classes_option(["0, 1,2"]) == [0, 1, 2]
+    assert parse_classes_option(["a,b", "c"]) == ["a,b", "c"]
+    assert parse_classes_option(["1_0,2"]) == ["1_0", "2"]
     for wrong in (["a"], ["a,,b"], ["a,a"]):
         with pytest.raises(InputError, match="--classes"):
-            parse_classes(wrong)
+            parse_classes_option(wrong)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_table_of_many_classes_is_cut():
     y = np.arange(300) % 40
     model = dpconvex.DPLogisticRegression(feature_bounds=(0, 1)).fit(np.eye(300)[:, :2], y)
     screen = Console(file=io.StringIO(), width=100)
-    table = coefficient_table(model)
+    table = coefficient_summary_table(model)
     screen.print(table)
     text = screen.file.getvalue()
     assert len(table.columns) == 1 + MOST_CLASSES

@@ -17,7 +17,7 @@ import pytest
 from command_line import sales_csv
 
 from dpconvex.cli.bounds_split import split_by_index, split_by_value
-from dpconvex.cli.output import in_options
+from dpconvex.cli.output_and_errors import error_in_options
 from dpconvex.inputs.cells import Cells
 
 MESSY = """\
@@ -381,8 +381,10 @@ def test_messages_speak_of_options(folder):
     assert "--nominal-samples must be a positive integer with --neighbors add_or_remove_one" in result.stderr
     text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3, delta=0."
     told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
-    assert in_options(text) == told
-    assert in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == ("not epsilon 2.0 and delta 1e-06: --mu 1.")
+    assert error_in_options(text) == told
+    assert error_in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
+        "not epsilon 2.0 and delta 1e-06: --mu 1."
+    )
 
 
 @pytest.mark.parametrize("moment", ["loading", "working"])

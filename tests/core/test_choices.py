@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpconvex.core.choices import Choices
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.release import Answers
+from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute
 from dpconvex.objectives import EmpiricalObjective
@@ -43,7 +43,7 @@ def coefficients(choices):
 @pytest.mark.parametrize("choose", [candidate, quantile, coefficients])
 def test_one_choice_too_many_draws_nothing(choose):
     noise = Watched(0)
-    choices = Choices(1.0, 2, noise)
+    choices = ExponentialChoices(1.0, 2, noise)
     for _ in range(2):
         assert np.isfinite(choose(choices)).all()
     before = noise.asked
@@ -55,13 +55,13 @@ def test_one_choice_too_many_draws_nothing(choose):
 
 def test_quantiles_stop_where_the_certificate_does():
     with pytest.raises(CertificateError):
-        Choices(1.0, 2, NoiseSource(0)).quantiles([0.1, 0.4], [0.1, 0.5, 0.9], 0.0, 1.0)
+        ExponentialChoices(1.0, 2, NoiseSource(0)).quantiles([0.1, 0.4], [0.1, 0.5, 0.9], 0.0, 1.0)
 
 
 def test_a_pair_statistic_is_released_once():
     certificate = EvaluationCertificate.issue(PureDP(1.0), "score", "auc", 10, 2)
     noise = Watched(0)
-    answers = Answers({"score": certificate.term}, noise)
+    answers = PrivateAnswers({"score": certificate.term}, noise)
     assert answers.release(answers.claim("score"), [0.5, 1.0]).shape == (2,)
     before = noise.asked
     with pytest.raises(CertificateError, match="all of them are used"):

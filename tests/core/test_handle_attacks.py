@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import Factor, Query, Score, Slope, Statistic
-from dpconvex.core.records import Coordinates, row_norms
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
+from dpconvex.core.row_coordinates import Coordinates, row_norms
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
@@ -67,7 +67,7 @@ class Looking(LogisticKernel):
 
 
 def test_kernels_of_the_caller_are_refused():
-    slope = Slope(ConvolvedLoss(Pinball(0.5), Looking(), 0.1))
+    slope = QuerySlope(ConvolvedLoss(Pinball(0.5), Looking(), 0.1))
     with pytest.raises(TypeError, match="kernel"):
         handle(*tables()[0]).slope_sum("vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1))
 
@@ -76,7 +76,7 @@ def test_kernels_of_the_caller_are_refused():
 @pytest.mark.parametrize("weighting", ["weight", "clip"])
 def test_margin_losses_see_labels_whatever_targets_are(loss, weighting):
     def ask(rows):
-        slope = Slope(loss, weighting=weighting)
+        slope = QuerySlope(loss, weighting=weighting)
         return rows.slope_sum("vector", np.full(SIZE, 0.3), slope, Coordinates(np.eye(SIZE), 1))
 
     assert moved("vector", ask, target=1e6) <= 1
@@ -88,7 +88,7 @@ def test_bounds_of_lengths_know_the_whole_matrix(far):
     matrix[0, 1] = far
 
     def ask(rows):
-        return rows.slope_sum("vector", np.zeros(SIZE), Slope(None), Coordinates(matrix, 1, 1.0))
+        return rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(None), Coordinates(matrix, 1, 1.0))
 
     assert moved("vector", ask, row=np.ones(COLUMNS)) <= 1
 
@@ -99,7 +99,7 @@ def test_lengths_do_not_underflow(size, unit):
     diagonal = np.full(SIZE, size)
 
     def ask(rows):
-        slope = Slope(Pinball(0.5))
+        slope = QuerySlope(Pinball(0.5))
         return rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
 
     assert moved("vector", ask, row=np.ones(COLUMNS), target=-1e3) <= 1
@@ -110,7 +110,7 @@ def test_a_row_of_zeros_turns_no_sum_into_nothing():
     frame = Coordinates(np.array([0.0, 1.0, 1.0, 1.0]), 1)
 
     def ask(rows):
-        return rows.slope_sum("vector", np.zeros(SIZE), Slope(None, weighting="clip"), frame)
+        return rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(None, weighting="clip"), frame)
 
     assert moved("vector", ask, row=np.zeros(COLUMNS)) <= 1
 
@@ -119,7 +119,7 @@ def test_products_do_not_overflow():
     frame = Coordinates(np.array([1e-100, 1e100, 1e100, 1e100]), 1)
 
     def ask(rows):
-        inside = Factor("inside", width=1e9)
+        inside = QueryFactor("inside", width=1e9)
         return rows.second_moments("moments", frame, 1e-100, inside, np.zeros(SIZE))
 
     assert moved("moments", ask, row=np.ones(COLUMNS)) <= 1
@@ -129,15 +129,15 @@ def test_products_do_not_overflow():
 def test_units_that_lose_digits_are_refused(unit):
     rows, frame = handle(*tables()[0]), Coordinates(np.eye(SIZE), 1)
     with pytest.raises(ValueError, match="between"):
-        rows.slope_sum("vector", np.zeros(SIZE), Slope(Pinball(0.5)), frame, unit)
+        rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(Pinball(0.5)), frame, unit)
     with pytest.raises(ValueError, match="bounded"):
-        rows.slope_sum("vector", np.zeros(SIZE), Slope(Logistic(), 1e300), frame)
+        rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(Logistic(), 1e300), frame)
 
 
 def test_a_part_of_a_histogram_is_refused():
     rows = handle(*tables()[0], {"bins": Query("histogram", 1e-4, 4)})
     with pytest.raises(CertificateError, match="add less"):
-        rows.histogram("bins", Statistic("target"), [-0.5, 0.0, 0.5])
+        rows.histogram("bins", QueryStatistic("target"), [-0.5, 0.0, 0.5])
 
 
 def test_floating_point_signals_do_not_tell_of_rows():
@@ -146,5 +146,5 @@ def test_floating_point_signals_do_not_tell_of_rows():
     with np.errstate(all="raise"):
         for table in tables(row=np.zeros(COLUMNS), target=1e300):
             rows = handle(*table)
-            rows.count("count", Statistic("length", coordinates=frame), 0.0)
-            rows.limited_sum("score", Score("lost squares", np.full(SIZE, 1e99), 1e-100))
+            rows.count("count", QueryStatistic("length", coordinates=frame), 0.0)
+            rows.limited_sum("score", QueryScore("lost squares", np.full(SIZE, 1e99), 1e-100))

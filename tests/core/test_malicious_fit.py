@@ -14,10 +14,10 @@ import threading
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import Factor, Score, Slope, Statistic
-from dpconvex.core.records import Coordinates
-from dpconvex.core.release import PrivateRows
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryFactor, QueryScore, QuerySlope, QueryStatistic
+from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
@@ -141,13 +141,13 @@ def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
     size = COLUMNS + 1
     unit = float(rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4))
     frame = Coordinates(a_matrix(rng), int(rng.integers(2)))
-    statistic = Statistic(
+    statistic = QueryStatistic(
         str(rng.choice(["target", "label", "length", "residual", "margin", "distance", "name"])),
         odd_array(rng, size), float(rng.normal()), frame,
     )  # fmt: skip
     loss = LOSSES[rng.integers(len(LOSSES))]
-    slope = Slope(loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"])))
-    factor = (None, Factor("slope", loss), Factor("inside", width=0.5), Factor("curvature", Logistic()))
+    slope = QuerySlope(loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"])))
+    factor = (None, QueryFactor("slope", loss), QueryFactor("inside", width=0.5), QueryFactor("curvature", Logistic()))
     if rows.bounds.neighbors == "replace_one" and rng.random() < 0.2:
         rows = rows.part(int(rng.integers(1, 14)))
     questions = {
@@ -161,7 +161,7 @@ def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
             name, frame, unit, factor[rng.integers(4)], odd_array(rng, size)
         ),
         "score": lambda: rows.limited_sum(
-            name, Score(str(rng.choice(["residual", "lost squares"])), odd_array(rng, size), unit)
+            name, QueryScore(str(rng.choice(["residual", "lost squares"])), odd_array(rng, size), unit)
         ),
     }  # fmt: skip
     return questions[str(rng.choice(list(questions)))]()
@@ -214,10 +214,10 @@ def test_one_use_too_many_raises_before_noise_is_drawn():
     noise = Scripted(0)
     rows = handle(tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False)
     for _ in range(certificate.noise["targets"].releases):
-        rows.count("targets", Statistic("target"), 0.0)
+        rows.count("targets", QueryStatistic("target"), 0.0)
     before = len(noise.exact)
     with pytest.raises(CertificateError, match="all of them are used"):
-        rows.part(5).count("targets", Statistic("target"), 0.0)
+        rows.part(5).count("targets", QueryStatistic("target"), 0.0)
     assert len(noise.exact) == before
 
 
@@ -231,7 +231,7 @@ def test_uses_are_counted_across_threads():
         for _ in range(allowed):
             with np.errstate(all="ignore"):
                 try:
-                    rows.count("targets", Statistic("target"), 0.1)
+                    rows.count("targets", QueryStatistic("target"), 0.1)
                 except CertificateError:
                     return
 
@@ -245,8 +245,8 @@ def test_uses_are_counted_across_threads():
 
 def test_a_handle_that_does_not_clip_is_caught(monkeypatch):
     """What the test above would catch: weights of 1 for all rows."""
-    from dpconvex.core import release
+    from dpconvex.core import private_rows
 
-    monkeypatch.setattr(release._Weights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0))
+    monkeypatch.setattr(private_rows._PrivateRowWeights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0))
     with pytest.raises(AssertionError):
         test_no_fit_exceeds_the_certificate("replace_one", False)

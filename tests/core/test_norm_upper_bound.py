@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpconvex.core.records import norm_upper_bound
+from dpconvex.core.row_coordinates import row_norm_bound
 
 
 def coordinates(kind, size, rng):
@@ -41,7 +41,7 @@ def test_lengths_are_never_exceeded_by_the_exact_ones(kind, size):
     rng = np.random.default_rng(size)
     for _ in range(20):
         matrix = coordinates(kind, size, rng)
-        bound = norm_upper_bound(matrix, 1, 0.5)
+        bound = row_norm_bound(matrix, 1, 0.5)
         if bound is None:
             continue
         near = np.linalg.solve(matrix[1:, 1:], rng.normal(size=(size, 20))).T + bound.centre
@@ -57,7 +57,7 @@ def test_white_rows_are_taken_for_little_longer(kind, norm_slack):
     """Root mean squares of 40,000 rows: their error is far below the allowance of 2 %."""
     rng = np.random.default_rng(3)
     matrix = coordinates(kind, 20, rng)
-    bound = norm_upper_bound(matrix, 1, norm_slack)
+    bound = row_norm_bound(matrix, 1, norm_slack)
     assert bound is not None or norm_slack < 0.5
     if bound is None:
         return
@@ -68,11 +68,11 @@ def test_white_rows_are_taken_for_little_longer(kind, norm_slack):
 
 def test_no_bound_where_it_would_not_pay_or_keep_its_digits():
     rng = np.random.default_rng(0)
-    assert norm_upper_bound(coordinates("singular", 6, rng), 1, 0.1) is None
+    assert row_norm_bound(coordinates("singular", 6, rng), 1, 0.1) is None
     many = np.diag(np.geomspace(0.1, 10, 12)) @ np.linalg.qr(rng.normal(size=(12, 12)))[0]
     matrix = np.eye(13)
     matrix[1:, 1:] = many
-    assert norm_upper_bound(matrix, 1, 0.01) is None
+    assert row_norm_bound(matrix, 1, 0.01) is None
     far = coordinates("plain", 6, rng)
     far[1:, 0] = 1e9
-    assert norm_upper_bound(far, 1, 0.5) is None
+    assert row_norm_bound(far, 1, 0.5) is None

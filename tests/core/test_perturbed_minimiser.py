@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from dpconvex.core import perturbed_minimiser
-from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser, exact_minimiser, release_phases
+from dpconvex.core.perturbed_minimiser import (
+    LONGEST,
+    WIDEST,
+    PerturbedMinimiser,
+    exact_minimiser,
+    release_phased_minimisers,
+)
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, PairLogistic, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
@@ -69,7 +75,7 @@ def test_another_objective_is_refused_before_anything_is_drawn():
     for mechanism in (*MINIMISERS, PhasedERM(), PhasedSGD()):
         certificate = mechanism.certify(bounds, CLAIM)
         other = objective_of(facts(alpha=0.2))
-        handle = release_phases if isinstance(mechanism, (PhasedERM, PhasedSGD)) else PerturbedMinimiser  # fmt: skip
+        handle = release_phased_minimisers if isinstance(mechanism, (PhasedERM, PhasedSGD)) else PerturbedMinimiser  # fmt: skip
         with pytest.raises(ValueError, match="must be that of its certificate"):
             handle(other, certificate, noise)
     assert noise.asked == []
@@ -144,7 +150,7 @@ def test_nothing_is_released_where_nothing_was_certified(mechanism, monkeypatch)
     def short(objective, point, tolerance):
         return Solution(point, 1.01 * tolerance, 1)
 
-    monkeypatch.setattr(black_box, "polish", short)
+    monkeypatch.setattr(black_box, "polish_black_box", short)
     bounds, noise = facts(), Watched()
     certificate = mechanism.certify(bounds, CLAIM)
     with pytest.raises(ConvergenceError):
@@ -156,13 +162,13 @@ def test_nothing_is_released_where_nothing_was_certified(mechanism, monkeypatch)
 def test_every_record_is_in_one_phase(mechanism, monkeypatch):
     bounds, noise, chosen = facts(), Watched(), []
     certificate = mechanism.certify(bounds, PureDP(1.0))
-    inner = perturbed_minimiser.phase_point
+    inner = perturbed_minimiser.phase_minimiser
 
     def keep(objective, certificate, phase, tolerance, records, *rest):
         chosen.append(records)
         return inner(objective, certificate, phase, tolerance, records, *rest)
 
-    monkeypatch.setattr(perturbed_minimiser, "phase_point", keep)
+    monkeypatch.setattr(perturbed_minimiser, "phase_minimiser", keep)
     mechanism.release(objective_of(bounds), certificate, noise)
     records = np.concatenate(chosen)
     assert len(np.unique(records)) == len(records) <= N

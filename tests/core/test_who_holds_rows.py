@@ -20,7 +20,7 @@ from dpconvex import (
     DPNewsvendor,
     DPQuantileRegressor,
 )
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
 from dpconvex.fit.private_fit import PrivateFit
 
 ROWS = 1237

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
-from dpconvex.losses.pointwise import ClampedTarget
+from dpconvex.losses.pointwise import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.3)
 LOSSES = [
     SMOOTH,
-    ClampedTarget(SMOOTH, 0.4),
+    ClampedTargetLoss(SMOOTH, 0.4),
     convolve(Hinge(), LogisticKernel(), 0.5),
     Logistic(),
     convolve(Pinball(0.2), GaussianKernel(), 0.3),
@@ -53,7 +53,7 @@ def test_gradient_is_the_sum_over_mapped_rows(loss, name, order, dtype):
     theta = np.linspace(-1, 1, rows.dim)
     block, y, w = rows.mapped()
     expected = (w * loss.gradient(y, block @ theta)) @ block
-    (found,) = rows.combine(theta, WeightedSlope(loss))
+    (found,) = rows.combine(theta, EmpiricalSlope(loss))
     allowance = 1e-13 * np.abs(block).sum(axis=0)
     assert (np.abs(found - expected) <= allowance).all()
 
@@ -66,12 +66,12 @@ def test_own_weights(loss):
     theta = np.linspace(-1, 1, rows.dim)
     slopes = loss.gradient(y, block @ theta)
     expected = ((0.25 + 0.5 * w) * slopes) @ block
-    np.testing.assert_allclose(other.combine(theta, WeightedSlope(loss))[0], expected, rtol=1e-11)
+    np.testing.assert_allclose(other.combine(theta, EmpiricalSlope(loss))[0], expected, rtol=1e-11)
 
 
 def test_threads_do_not_change_a_bit():
     theta = np.linspace(-1, 1, 8)
-    for function in (WeightedSlope(SMOOTH), lambda y, z, w: (w * np.tanh(z - y),)):
+    for function in (EmpiricalSlope(SMOOTH), lambda y, z, w: (w * np.tanh(z - y),)):
         sums = [
             make_rows(MAPS["weighted"], "C", "float64", SMOOTH, threads).combine(theta, function)[0]
             for threads in (1, 3)
@@ -87,7 +87,7 @@ def test_missing_values_fall_on_the_lower_bound():
     filled[5, 2], filled[6, 3] = -2.0, 2.0
     theta = np.linspace(-1, 1, 8)
     sums = [
-        MemoryRows(table, np.ones(40_000), MAPS["weighted"], cache=cache).combine(theta, WeightedSlope(SMOOTH))[0]
+        MemoryRows(table, np.ones(40_000), MAPS["weighted"], cache=cache).combine(theta, EmpiricalSlope(SMOOTH))[0]
         for table in (X, filled)
         for cache in (False, True)
     ]
@@ -121,7 +121,7 @@ class TestDaskRows:
     @pytest.fixture
     def pair(self):
         da = pytest.importorskip("dask.array")
-        from dpconvex.engine.dask.table import DaskTable
+        from dpconvex.engine.dask.rows_and_table import DaskTable
 
         rng = np.random.default_rng(5)
         X, y = rng.normal(size=(1000, 7)), rng.normal(size=1000)
@@ -136,7 +136,7 @@ class TestDaskRows:
         assert rows.mean_target_size == pytest.approx(memory.mean_target_size, rel=1e-14)
         for one, other in ((rows, memory), (rows.reweighted(_halved), memory.reweighted(_halved))):
             for call in (
-                lambda data: data.combine(theta, WeightedSlope(SMOOTH)),
+                lambda data: data.combine(theta, EmpiricalSlope(SMOOTH)),
                 lambda data: data.sum(lambda block, y, w: (block.T @ (block * w[:, None]), y @ w)),
                 lambda data: data.subsample(50).mapped(),
                 lambda data: data.part(150).mapped(),
@@ -159,8 +159,8 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask.schedule import separate_graphs
-        from dpconvex.engine.dask.table import DaskTable
+        from dpconvex.engine.dask.rows_and_table import DaskTable
+        from dpconvex.engine.dask.schedule import schedule_separately
 
         made = []
 
@@ -176,7 +176,7 @@ class TestDaskRows:
             parts, shape = whole, (6, 8)
         data = da.concatenate([da.from_delayed(part, shape, float) for part in parts])
         X, y = data[:, :7], data[:, 7]
-        assert (separate_graphs(list(X.to_delayed().ravel())) is None) == shared
+        assert (schedule_separately(list(X.to_delayed().ravel())) is None) == shared
         with dask.config.set({"dpconvex.spill-limit": 0, "scheduler": "threads"}):
             rows = DaskTable(X, y, "test").rows(MAPS["plain"])
             assert sorted(made) == [0, 1]
@@ -190,18 +190,18 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask.table import DaskTable
+        from dpconvex.engine.dask.rows_and_table import DaskTable
 
         rows = make_rows(MAPS["weighted"], "F", "float32", SMOOTH)
         X, y = rows.raw, rows.targets
         theta = np.linspace(-1, 1, 8)
-        expected = rows.combine(theta, WeightedSlope(SMOOTH))[0]
+        expected = rows.combine(theta, EmpiricalSlope(SMOOTH))[0]
         for limit in (0, "1 GB"):
             with dask.config.set({"dpconvex.spill-limit": limit}):
                 table = DaskTable(da.from_array(X, -1), da.from_array(y, -1), "test")
                 other = table.rows(MAPS["weighted"])
                 for _ in range(2):  # the second pass knows what the first one found out
-                    (found,) = other.combine(theta, WeightedSlope(SMOOTH))
+                    (found,) = other.combine(theta, EmpiricalSlope(SMOOTH))
                     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -211,7 +211,7 @@ def _halved(block, w):
 
 def test_a_partition_says_nothing_of_void_rows():
     """On a worker no estimator silences numpy: weights of void rows divide by 0."""
-    from dpconvex.engine.dask.partitions import PartitionMap, fingerprint, run_on_source
+    from dpconvex.engine.dask.partitions import PartitionMap, fingerprint, run_on_partition_source
 
     X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
     mapping = PartitionMap(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
@@ -222,7 +222,7 @@ def test_a_partition_says_nothing_of_void_rows():
     pending = [lambda rows: rows.reweighted(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (total,) = run_on_source(
+        (total,) = run_on_partition_source(
             lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)), mapping, fingerprint(X, y), pending, (X, y)
         )
     assert total == 3
@@ -231,18 +231,18 @@ def test_a_partition_says_nothing_of_void_rows():
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=70), st.integers(0, 9))
 def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
-    from dpconvex.engine.dask.cluster import GROUP, add_groups, add_neighbours
-    from dpconvex.engine.summation import accumulate
+    from dpconvex.engine.dask.cluster import GROUP, add_cluster_groups, add_cluster_neighbours
+    from dpconvex.engine.summation import pairwise_summation
 
     values = np.random.default_rng(seed).normal(size=(len(owners), 2)) ** 5
     groups = [values[i : i + GROUP] for i in range(0, len(values), GROUP)]
-    expected = [accumulate((value.copy(),) for value in group)[0] for group in groups]
+    expected = [pairwise_summation((value.copy(),) for value in group)[0] for group in groups]
     blocks = []
     for owner in range(3):
         mine = [i for i, other in enumerate(owners) if other == owner]
-        blocks += add_neighbours((i, 1, (values[i].copy(),)) for i in mine)
+        blocks += add_cluster_neighbours((i, 1, (values[i].copy(),)) for i in mine)
     assert sum(size for _, size, _ in blocks) == len(owners)
-    found = [sums[0] for sums in add_groups(sorted(blocks, key=lambda block: block[0]))]
+    found = [sums[0] for sums in add_cluster_groups(sorted(blocks, key=lambda block: block[0]))]
     np.testing.assert_array_equal(found, expected)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dask.table import DaskTable
+from dpconvex.engine.dask.rows_and_table import DaskTable
 from dpconvex.losses import Logistic
-from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.objectives.empirical import EmpiricalSlope
 
 
 def test_influence_weights_survive_a_pass_with_others(monkeypatch):
@@ -20,7 +20,7 @@ def test_influence_weights_survive_a_pass_with_others(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
     row_map, theta, slope = (
-        RowMap.from_bounds(3, (-1.0, 1.0), 0.1), np.full(4, 0.1), WeightedSlope(Logistic()),
+        RowMap.from_bounds(3, (-1.0, 1.0), 0.1), np.full(4, 0.1), EmpiricalSlope(Logistic()),
     )  # fmt: skip
     (expected,) = MemoryRows(X, y, row_map).combine(theta, slope)
     table = DaskTable(da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200), "test")

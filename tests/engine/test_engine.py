@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.queries import Factor, Slope
-from dpconvex.engine import MemoryRows, RowMap, dense_rows, summation
-from dpconvex.engine.dense_kernels import map_rows
+from dpconvex.core.queries import QueryFactor, QuerySlope
+from dpconvex.engine import MemoryRows, RowMap, memory_rows, summation
+from dpconvex.engine.dense_kernels import map_dense_rows
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.summation import most_additions, part_indices
+from dpconvex.engine.summation import most_summation_additions, part_indices
 from dpconvex.engine.threads import in_threads, single_threaded_blas
 from dpconvex.losses import Hinge, Logistic, Pinball
-from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -193,7 +193,7 @@ def moments(block, y, w):
 def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch):
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
     if not kept:
-        monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
+        monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(30_001, 7)), rng.normal(size=30_001)
     row_map = RowMap.from_bounds(7, (-2, 2), 1.5)
@@ -219,7 +219,7 @@ def multiples(y, z, w):
 def test_combined_rows_match_naive_numpy(influence, fit_intercept, dtype, order, row_norm, monkeypatch):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
     rng = np.random.default_rng(6)
     X = np.asarray(4 * rng.normal(size=(2003, 5)), dtype=dtype, order=order)
     y = rng.normal(size=2003)
@@ -241,7 +241,7 @@ def test_additions_bound_the_longest_chain(monkeypatch):
     rows = MemoryRows(np.zeros((64 * 1000, 1)), np.zeros(64_000), RowMap(1, 1.0))
     assert rows.block_rows == 64
     assert rows.additions == 64 + 16 + 4 + 6
-    assert rows.additions <= most_additions(64_000, 2)
+    assert rows.additions <= most_summation_additions(64_000, 2)
 
 
 def test_subsample_is_spread_and_repeatable():
@@ -269,9 +269,9 @@ def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
     assert np.all(np.diff(places) > 0)
     assert places[-1] < n
     theta = rng.normal(size=6)
-    slope = WeightedSlope(Logistic())
+    slope = EmpiricalSlope(Logistic())
     for cache in (1 << 25, 0):
-        monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", cache)
+        monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", cache)
         monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
         for data in (whole, whole.reweighted(lambda block, w: w / (1 + block[:, 1] ** 2))):
             part, copied = data.part(rows), data.take(places)
@@ -384,7 +384,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path):
     """Every new type of an array would be compiled for seconds."""
-    from dpconvex.engine.dense_kernels import vector_products
+    from dpconvex.engine.dense_kernels import dense_vector_products
 
     theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
     given = np.random.default_rng(0).normal(size=(40_000, 3))
@@ -398,7 +398,7 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
             held = MemoryRows(rows, np.ones(40_000), row_map, cache=False)
             sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
             held.sum(lambda block, y, w: (w.sum(),))
-            known.add(tuple(len(kernel.signatures) for kernel in (map_rows, vector_products)))
+            known.add(tuple(len(kernel.signatures) for kernel in (map_dense_rows, dense_vector_products)))
             assert len(known) == 1
             assert np.shares_memory(held.raw, rows)
         assert not frozen.flags.writeable
@@ -411,7 +411,7 @@ def test_chosen_rows_are_read_where_they_lie(monkeypatch):
     row_map = RowMap.from_bounds(4, (-1.5, 1.5), 1.2)
     indices = rng.permutation(900)[:500]
     expected = MemoryRows(X, y, row_map).take(np.sort(indices)).mapped()
-    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 12)
     chosen = MemoryRows(X, y, row_map).chosen(indices)
     assert np.shares_memory(chosen._raw, X)
@@ -433,7 +433,7 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
     theta, row_map = rng.normal(size=12), RowMap.from_bounds(11, (-3.0, 3.0))
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
     whole = MemoryRows(np.asarray(X, order=order), y, row_map).predicted(theta).weights
-    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", kept)
+    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", kept)
     for first in (1, 2, 3, 7):
         fewer = MemoryRows(np.asarray(X[first:], order=order), y[first:], row_map)
         np.testing.assert_array_equal(fewer.predicted(theta).weights, whole[first:])
@@ -448,7 +448,7 @@ def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, col
     out, weights = arena[200 : 200 + size].reshape(2, -1), arena[200 + size : 202 + size]
 
     def mapped(*given):
-        map_rows(given[0], np.arange(2), *given[1:], 1, 1.0, False, order == "F", out, weights)
+        map_dense_rows(given[0], np.arange(2), *given[1:], 1, 1.0, False, order == "F", out, weights)
         return np.append(out.ravel(), weights)
 
     for _ in range(20):
@@ -491,9 +491,9 @@ def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence
     fields = RowMap.from_bounds(columns, (-3.0, 3.0), 1.5).to_dict()
     row_map = RowMap.from_dict({**fields, "influence": influence})
     slope = {
-        "kinked": WeightedSlope(Pinball(0.3)),
-        "smooth": WeightedSlope(Logistic()),
-        "clipped": Slope(Logistic(), weighting="clip"),
+        "kinked": EmpiricalSlope(Pinball(0.3)),
+        "smooth": EmpiricalSlope(Logistic()),
+        "clipped": QuerySlope(Logistic(), weighting="clip"),
     }[kind]
 
     def adds(X, y, given):
@@ -512,7 +512,7 @@ def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence
             expected = adds(X, y, given)
             assert np.abs(expected).max() > 0
             for kept in (0, 1 << 25):
-                patch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", kept)
+                patch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", kept)
                 for table in (X, far):
                     for size in (row + 1, row + 2, 70, 4000):
                         for order in "CF":
@@ -548,7 +548,7 @@ def test_a_slope_has_the_same_bits_wherever_its_record_stands(kernel):
     rng = np.random.default_rng(4)
     y, z, w = rng.choice([-1.0, 1.0], 700), 3 * rng.normal(size=700), rng.random(700)
     for loss in (Logistic(), convolve(Pinball(0.3), kernel(), 0.2), convolve(Hinge(), kernel(), 0.2)):
-        for slope in (Slope(loss), Slope(loss, weighting="clip"), Factor("curvature", loss)):
+        for slope in (QuerySlope(loss), QuerySlope(loss, weighting="clip"), QueryFactor("curvature", loss)):
             whole = np.atleast_2d(slope(y, z, w))[0]
             for first in range(17):
                 for size in (1, 2, 3, 4, 5, 7, 8, 9, 16, 33, 500):

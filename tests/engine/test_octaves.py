@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dense_kernels import count_octaves
+from dpconvex.engine.dense_kernels import count_dense_octaves
 from dpconvex.engine.sparse_rows import SparseRows
 
 TINY = 5e-324
@@ -26,7 +26,7 @@ def octave_of(value, above, octaves):
 def counted(values, above, octaves, row_weights=None):
     block = np.array(values, dtype=np.float64)[:, None]
     counts = np.zeros((1, 2 * octaves + 1))
-    count_octaves(block, np.ones(len(block)) if row_weights is None else row_weights, 0, above, counts)
+    count_dense_octaves(block, np.ones(len(block)) if row_weights is None else row_weights, 0, above, counts)
     return counts[0]
 
 
@@ -86,7 +86,7 @@ def test_stored_values_are_counted_like_rows(bounds, ignored):
         block, _, weights = dense.mapped()
         counts = np.zeros((6, 2 * octaves + 1))
         votes = (weights > 0).astype(np.float64)
-        count_octaves(np.ascontiguousarray(block), votes, 1, above, counts)
+        count_dense_octaves(np.ascontiguousarray(block), votes, 1, above, counts)
         found = SparseRows(stored, y, row_map, threads=1).octave_counts(2 * octaves + 1, above)
         np.testing.assert_array_equal(found, counts)
         assert (counts.sum(axis=1) == np.count_nonzero(~np.isnan(y))).all()

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpconvex.core.queries import Slope
+from dpconvex.core.queries import QuerySlope
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.block_products import moved_gram, takes_sparse, weighted_gram
-from dpconvex.engine.sparse_rows import NonZeros, SparseRows, stack_rows
+from dpconvex.engine.block_products import block_gram, moved_block_gram, takes_sparse_blocks
+from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows, stack_sparse_rows
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS = 23
@@ -63,13 +63,13 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
     theta = rng.normal(size=whole[0].dim)
     hinge = convolve(Pinball(0.8), LogisticKernel(), 0.3)
 
-    @takes_sparse
+    @takes_sparse_blocks
     def products(block, y, w):
         step = rng_steps[: len(block)]
-        return weighted_gram(block, w), (w * y) @ block, moved_gram(block, w, step, theta)
+        return block_gram(block, w), (w * y) @ block, moved_block_gram(block, w, step, theta)
 
     rng_steps = rng.normal(size=1000)
-    functions = [WeightedSlope(Logistic()), WeightedSlope(hinge), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
+    functions = [EmpiricalSlope(Logistic()), EmpiricalSlope(hinge), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
     chosen = np.array([5, 899, 5, 14, 0, 441])
     for ours, theirs in (
         (whole[1], whole[0]),
@@ -88,10 +88,10 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         for own, expected in zip(ours.sum(products), theirs.sum(products), strict=True):
             np.testing.assert_allclose(own, expected, rtol=1e-11, atol=1e-10)
         doubled = [rows.rescaled(lambda w: 2 * w) for rows in (ours, theirs)]
-        own, expected = (rows.combine(theta, WeightedSlope(Logistic()))[0] for rows in doubled)
+        own, expected = (rows.combine(theta, EmpiricalSlope(Logistic()))[0] for rows in doubled)
         np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     limited = [rows.rescaled(lambda w: 0.2 * w) for rows in whole]
-    own, expected = (rows.combine(theta, Slope(Logistic(), weighting="clip"))[0] for rows in limited)
+    own, expected = (rows.combine(theta, QuerySlope(Logistic(), weighting="clip"))[0] for rows in limited)
     np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     pieces = [piece.n_rows for piece in whole[1].pieces()]
     assert sum(pieces) == 900
@@ -124,24 +124,24 @@ def test_columns_that_are_not_there_are_refused():
     wrong = sparse.csr_matrix(np.eye(3))
     wrong.indices[1] = 7
     with pytest.raises(ValueError, match="indices"):
-        NonZeros.of(wrong)
+        NonZeroRows.of(wrong)
 
 
 def test_read_only_memory_is_read_and_nothing_is_copied():
     X, _ = table()
     for part in (X.data, X.indices):
         part.flags.writeable = False
-    found = NonZeros.of(X)
+    found = NonZeroRows.of(X)
     assert np.shares_memory(found.values, X.data)
     assert np.shares_memory(found.columns, X.indices)
 
 
 def test_rows_are_chosen_and_stacked():
     X, _ = table(50)
-    nonzeros = NonZeros.of(X)
+    nonzeros = NonZeroRows.of(X)
     chosen = np.array([3, 3, 49, 0])
     np.testing.assert_array_equal(nonzeros[chosen].to_scipy().toarray(), X.toarray()[chosen])
-    both = stack_rows([nonzeros[chosen], X.toarray()[:2], nonzeros])
+    both = stack_sparse_rows([nonzeros[chosen], X.toarray()[:2], nonzeros])
     expected = np.vstack([X.toarray()[chosen], X.toarray()[:2], X.toarray()])
     np.testing.assert_array_equal(both.to_scipy().toarray(), expected)
 
@@ -150,10 +150,10 @@ def test_no_rows_and_no_values():
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO)
     empty = SparseRows(sparse.csr_matrix((0, COLUMNS)), np.empty(0), row_map)
     theta = np.ones(COLUMNS + 1)
-    assert not empty.combine(theta, WeightedSlope(Logistic()))[0].any()
+    assert not empty.combine(theta, EmpiricalSlope(Logistic()))[0].any()
     zeros = SparseRows(sparse.csr_matrix((5, COLUMNS)), np.ones(5), row_map)
     dense = MemoryRows(np.zeros((5, COLUMNS)), np.ones(5), row_map)
-    own, expected = (rows.combine(theta, WeightedSlope(Logistic()))[0] for rows in (zeros, dense))
+    own, expected = (rows.combine(theta, EmpiricalSlope(Logistic()))[0] for rows in (zeros, dense))
     np.testing.assert_allclose(own, expected, rtol=1e-13)
 
 
@@ -163,7 +163,7 @@ def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO, 1.0)
     theta = np.linspace(-1, 1, COLUMNS + 1)
     found = {
-        SparseRows(X, y, row_map, threads=threads).combine(theta, WeightedSlope(Logistic()))[0].tobytes()
+        SparseRows(X, y, row_map, threads=threads).combine(theta, EmpiricalSlope(Logistic()))[0].tobytes()
         for threads in (1, 2, 5)
     }
     assert len(found) == 1
@@ -171,7 +171,7 @@ def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
 
 def test_rows_travel():
     _, rows = engines("exclude 0", void=True)
-    rows.combine(np.ones(rows.dim), WeightedSlope(Logistic()))
+    rows.combine(np.ones(rows.dim), EmpiricalSlope(Logistic()))
     other = pickle.loads(pickle.dumps(rows))
     for own, expected in zip(other.mapped(), rows.mapped(), strict=True):
         np.testing.assert_array_equal(own, expected)
@@ -266,7 +266,7 @@ def test_influence_is_bounded_in_exact_arithmetic(bounds, influence):
 @example(81614, True, 1e3)  # a row that is far shorter than what its base becomes
 def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
     """Of multiples of rows, and of moments mapped to coordinates in which most of them cancels."""
-    from dpconvex.privacy.rounding_errors import summation_error
+    from dpconvex.privacy.rounding_errors import summation_rounding_error
 
     rng = np.random.default_rng(seed)
     X, _ = table(30, seed)
@@ -305,7 +305,7 @@ def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
     base = np.concatenate([[0.0], rows.base]) if rows.base.size else np.zeros(rows.dim)
     sizes = np.abs(rows.mapped()[0] - base) + np.abs(base)
     reach = sizes @ np.linalg.norm(matrix, axis=0) / lengths
-    assert error <= summation_error(30, rows.dim, 1.0) + 16 * 2.0**-53 * float(reach @ reach)
+    assert error <= summation_rounding_error(30, rows.dim, 1.0) + 16 * 2.0**-53 * float(reach @ reach)
 
 
 def test_without_the_allowance_lengths_would_be_too_short(monkeypatch):

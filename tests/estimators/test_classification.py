@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dpconvex import DPLinearSVC, DPLogisticRegression
 from dpconvex.privacy import ApproxDP, GaussianDP, gaussian_mu
-from dpconvex.privacy.guarantees import PureDP, per_problem
+from dpconvex.privacy.guarantees import PureDP, guarantee_per_problem
 
 CLASSIFIERS = [DPLogisticRegression, DPLinearSVC]
 MECHANISMS = ["objective", "output", "gradient"]
@@ -76,11 +76,11 @@ def test_stochastic_mechanisms_learn_and_share_the_budget(mechanism, two_classes
 def test_budget_of_one_problem_composes_back():
     """Basic composition for epsilon and delta, root of squares for mu: k parts never exceed the whole."""
     for problems in (1, 2, 7):
-        part = per_problem(ApproxDP(1.0, 1e-6), problems)
+        part = guarantee_per_problem(ApproxDP(1.0, 1e-6), problems)
         assert problems * part.epsilon_bound <= 1.0 + 1e-12
         assert problems * part.delta_bound <= 1e-6 * (1 + 1e-12)
-        assert problems * per_problem(PureDP(2.0), problems).epsilon_bound <= 2.0 + 1e-12
-        assert math.sqrt(problems) * per_problem(GaussianDP(0.5), problems).mu <= 0.5 + 1e-12
+        assert problems * guarantee_per_problem(PureDP(2.0), problems).epsilon_bound <= 2.0 + 1e-12
+        assert math.sqrt(problems) * guarantee_per_problem(GaussianDP(0.5), problems).mu <= 0.5 + 1e-12
 
 
 @pytest.mark.parametrize("problems", [1, 4])

@@ -11,9 +11,9 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 from dpconvex import DPAUCClassifier  # noqa: E402
-from dpconvex.core.perturbed_minimiser import certified_point  # noqa: E402
+from dpconvex.core.perturbed_minimiser import certified_minimiser  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
-from dpconvex.engine.dask.table import DaskTable  # noqa: E402
+from dpconvex.engine.dask.rows_and_table import DaskTable  # noqa: E402
 from dpconvex.engine.summation import spread_indices  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_sums, pairwise  # noqa: E402
@@ -138,22 +138,22 @@ def test_a_class_without_records_adds_nothing(missing):
 def test_tables_of_scores_add():
     rng = np.random.default_rng(3)
     scores, others = 20 * rng.normal(size=500), 5 * rng.standard_cauchy(size=300)
-    tables = [pair_sums.CellMoments.of(part) for part in (scores[:7], scores[7:7], scores[7:])]
+    tables = [pair_sums.PairCellMoments.of(part) for part in (scores[:7], scores[7:7], scores[7:])]
     table = tables[0] + tables[1] + tables[2]
     floors = np.unique(np.floor(others))
     for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
         sign = -1.0 if mirrored else 1.0
-        exact = pair_sums.logistic_sums(sign * others, sign * scores, kind)
-        slopes = pairwise._Slopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
+        exact = pair_sums.logistic_pair_sums(sign * others, sign * scores, kind)
+        slopes = pairwise._PairwiseSlopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
         np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
-    assert (table + pair_sums.CellMoments.of(np.array([1e7]))).wide
+    assert (table + pair_sums.PairCellMoments.of(np.array([1e7]))).wide
 
 
 def test_a_score_on_the_edge_of_an_interval_may_fall_on_either_side():
     """Two passes may round a product differently; the sums are continuous, so it must not matter."""
-    table = pair_sums.CellMoments.of(np.array([2.0, 5.0]))
+    table = pair_sums.PairCellMoments.of(np.array([2.0, 5.0]))
     floors = pairwise._with_neighbours(table.floors)
-    slopes = pairwise._Slopes(floors, table.sums_at(floors), 0.0, 2.0)
+    slopes = pairwise._PairwiseSlopes(floors, table.sums_at(floors), 0.0, 2.0)
     left, right = slopes(np.array([np.nextafter(2.0, 0.0)])), slopes(np.array([2.0]))
     np.testing.assert_allclose(left, right, rtol=1e-12)
 
@@ -195,7 +195,7 @@ def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
     memory = PairwiseObjective(X, y > 0, PairLogistic("e"), 1e-4, **settings)
     with pytest.raises(ConvergenceError):
         Newton(max_iterations=50).solve(partitioned, np.zeros(2), 2e-10)
-    found, wanted = (certified_point(None, o, np.zeros(2), 2e-10) for o in (partitioned, memory))
+    found, wanted = (certified_minimiser(None, o, np.zeros(2), 2e-10) for o in (partitioned, memory))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -205,6 +205,6 @@ def _sampled_positions(y):
 
 
 def test_slopes_of_rows_that_changed_between_passes_stay_bounded():
-    cells = pair_sums.CellMoments.of(np.linspace(-1000.0, 0.0, 1000))
-    slopes = pairwise._Slopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
+    cells = pair_sums.PairCellMoments.of(np.linspace(-1000.0, 0.0, 1000))
+    slopes = pairwise._PairwiseSlopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
     assert np.all(slopes(np.array([10.0, 100.0, 1e6])) <= 1000.0)

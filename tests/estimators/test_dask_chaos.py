@@ -19,7 +19,7 @@ distributed = pytest.importorskip("distributed")
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
 from dpconvex.engine import ClusterLostError, RowMap, SourceChangedError  # noqa: E402
-from dpconvex.engine.dask.table import DaskTable  # noqa: E402
+from dpconvex.engine.dask.rows_and_table import DaskTable  # noqa: E402
 from dpconvex.estimators import private_model as release  # noqa: E402
 from dpconvex.privacy import BudgetExceeded, Ledger  # noqa: E402
 
@@ -71,11 +71,11 @@ def after_the_charge(monkeypatch, action):
     before = release.charge
 
     def charge(*arguments):
-        monkeypatch.setattr(release, "charge", before)
+        monkeypatch.setattr(release, "charge_private_model", before)
         before(*arguments)
         action()
 
-    monkeypatch.setattr(release, "charge", charge)
+    monkeypatch.setattr(release, "charge_private_model", charge)
 
 
 def model_with_ledger(folder, mechanism="objective"):

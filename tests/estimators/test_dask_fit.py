@@ -22,9 +22,9 @@ from dpconvex import (  # noqa: E402
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
-from dpconvex.engine.dask.schedule import watching  # noqa: E402
+from dpconvex.engine.dask.schedule import watch_schedule  # noqa: E402
 from dpconvex.fit import constants  # noqa: E402
-from dpconvex.inputs.training_data import map_rows, read_training  # noqa: E402
+from dpconvex.inputs.training_data import map_training_rows, read_training  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)
@@ -174,7 +174,7 @@ def test_record_by_record_mechanisms_are_refused():
     table, _ = read_training(DPQuantileRegressor(), in_chunks(X), in_chunks(y), y_numeric=True)
     plan = SimpleNamespace(certificate=SimpleNamespace(mechanism="sgd"))
     with pytest.raises(ValueError, match="one by one"):
-        map_rows(table, table, plan, "DPQuantileRegressor")
+        map_training_rows(table, table, plan, "DPQuantileRegressor")
 
 
 def elsewhere(graph, keys, **_):
@@ -190,7 +190,10 @@ def test_progress_is_told_for_the_first_pass_only(scheduler):
     seen = []
     for target in (y, np.sign(y) * 1e6):
         told = []
-        with dask.config.set(scheduler=scheduler), watching(lambda done, total, told=told: told.append((done, total))):
+        with (
+            dask.config.set(scheduler=scheduler),
+            watch_schedule(lambda done, total, told=told: told.append((done, total))),
+        ):
             model.fit(in_chunks(X), in_chunks(target))
         seen.append(told)
     assert seen[0] == seen[1]

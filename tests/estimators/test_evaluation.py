@@ -18,21 +18,21 @@ from sklearn.preprocessing import StandardScaler
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.audit import audit
-from dpconvex.core.evaluation_certificate import EvaluationCertificate, statistic_sensitivity
-from dpconvex.core.pairs import pair_statistic_of_people
-from dpconvex.estimators.linear import finite_predictions
+from dpconvex.core.auc_pairs import pair_statistic_of_people
+from dpconvex.core.evaluation_certificate import EvaluationCertificate, certified_evaluation_sensitivity
+from dpconvex.estimators.linear import linear_predictions
+from dpconvex.estimators.private_model import without_model_warnings
 from dpconvex.evaluation import (
     METRICS,
-    _read_scored_rows,
+    _evaluation_range,
+    _read_evaluated_rows,
     _release_score,
-    _score_range,
-    exact_statistic,
+    evaluation_statistic,
+    exact_evaluation,
     private_score,
-    statistic_of,
 )
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
-from dpconvex.scores import without_warnings
 
 FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
 RNG = np.random.default_rng(0)
@@ -60,9 +60,9 @@ def test_every_metric_is_tried():
 
 def statistic(model, metric, X, y, groups=None):
     fitted = MODELS[model]
-    low, high = _score_range(fitted, metric, None)
-    with without_warnings():
-        return exact_statistic(_read_scored_rows(fitted, X, y, groups), metric, low, high, 4)
+    low, high = _evaluation_range(fitted, metric, None)
+    with without_model_warnings():
+        return exact_evaluation(_read_evaluated_rows(fitted, X, y, groups), metric, low, high, 4)
 
 
 def rows_of(model, rng, count):
@@ -86,15 +86,15 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
         other_X, other_y = X.copy(), y.copy()
         other_X[:1], other_y[:1] = rows_of(model, rng, 1)
         pair = statistic(model, metric, X, y), statistic(model, metric, other_X, other_y)
-        kind, size = statistic_of(metric, 4)
+        kind, size = evaluation_statistic(metric, 4)
         moved = np.linalg.norm(pair[0] - pair[1])
-        allowed = statistic_sensitivity(kind, count, "replace_one")
+        allowed = certified_evaluation_sensitivity(kind, count, "replace_one")
         assert len(pair[0]) == size
         assert moved <= allowed * (1 + 1e-12)
         largest = max(largest, moved / allowed)
         if metric != "auc":
             moved = np.linalg.norm(pair[0] - statistic(model, metric, X[1:], y[1:]))
-            assert moved <= statistic_sensitivity(kind, count, "add_or_remove_one") * (1 + 1e-12)
+            assert moved <= certified_evaluation_sensitivity(kind, count, "add_or_remove_one") * (1 + 1e-12)
 
     run()
     assert largest > 0.9  # the bound is attained, so a smaller one would have been noticed
@@ -125,8 +125,8 @@ def test_no_person_moves_a_statistic_further(model, metric):
         for table in (first, second):
             X, y, names = (np.concatenate(column) for column in zip(*table, strict=True))
             found.append(statistic(model, metric, X, y, names))
-        kind, _ = statistic_of(metric, 4)
-        moved = np.linalg.norm(found[0] - found[1]) / statistic_sensitivity(kind, 9, neighbors)
+        kind, _ = evaluation_statistic(metric, 4)
+        moved = np.linalg.norm(found[0] - found[1]) / certified_evaluation_sensitivity(kind, 9, neighbors)
         assert moved <= 1 + 1e-12
         largest = max(largest, moved)
 
@@ -151,7 +151,7 @@ def test_scores_of_people_are_means_of_means():
 def test_no_person_of_all_small_ones_moves_an_area_further(whole):
     """Everybody has up to two rows of either class at three margins, or invalid ones.
 
-    Rows of a whole vote each would move it more.
+    Rows of a whole weight each would move it more.
     """
     kinds = [*product((-1.0, 0.0, 1.0), (0, 1)), (0.0, -1)]
     people = [rows for size in (1, 2) for rows in combinations_with_replacement(kinds, size)]
@@ -170,7 +170,7 @@ def test_no_person_of_all_small_ones_moves_an_area_further(whole):
     if whole:
         assert largest > 1.5
     else:
-        assert 0.99 < largest <= statistic_sensitivity("auc", 3, "replace_one")
+        assert 0.99 < largest <= certified_evaluation_sensitivity("auc", 3, "replace_one")
 
 
 def test_areas_of_people_weigh_pairs_by_both_votes():
@@ -356,8 +356,8 @@ def test_predictions_of_a_row_do_not_depend_on_others_even_beyond_the_largest_nu
     coef = rng.normal(size=9)
     for _ in range(200):
         rows = rng.choice([-1, 1], (int(rng.integers(8, 40)), 9)) * rng.uniform(0.5, 1, 9) * 1.7e308
-        alone = [finite_predictions(row[None], coef, 0.3)[0] for row in rows]
-        np.testing.assert_array_equal(finite_predictions(rows, coef, 0.3), alone)
+        alone = [linear_predictions(row[None], coef, 0.3)[0] for row in rows]
+        np.testing.assert_array_equal(linear_predictions(rows, coef, 0.3), alone)
 
 
 @pytest.mark.parametrize(("model", "metric"), CASES)

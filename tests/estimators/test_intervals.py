@@ -12,7 +12,7 @@ from sklearn.base import clone
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.evaluation import private_score
-from dpconvex.intervals import DPConformal, _mean_largest, thresholds
+from dpconvex.intervals import DPConformal, _mean_largest_interval_noise, thresholds
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource
 
 
@@ -53,7 +53,7 @@ def test_the_mean_of_the_largest_noise_is_right():
         law = rng.normal if calibration.distribution == "gaussian" else rng.laplace
         largest = np.maximum(law(0, calibration.scale, (200_000, 10)).max(axis=1), 0.0)
         error = 5 * largest.std() / np.sqrt(200_000)
-        assert _mean_largest(calibration) == pytest.approx(largest.mean(), abs=error)
+        assert _mean_largest_interval_noise(calibration) == pytest.approx(largest.mean(), abs=error)
 
 
 def test_fitted_intervals_cover_new_rows():

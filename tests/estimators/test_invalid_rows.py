@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor, DPTiltedClassifier, load_model, save_model
-from dpconvex.engine import MemoryRows, RowMap, dense_rows
+from dpconvex.engine import MemoryRows, RowMap, memory_rows
 from dpconvex.engine import summation as addition
 from dpconvex.estimators import linear as private_linear
-from dpconvex.objectives.empirical import WeightedSlope
+from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
@@ -81,7 +81,7 @@ def test_invalid_rows_weigh_nothing_in_minimisers(name, monkeypatch):
         weights[invalid] = 0.0
         return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights)
 
-    monkeypatch.setattr(private_linear, "map_rows", fixed)
+    monkeypatch.setattr(private_linear, "map_training_rows", fixed)
     monkeypatch.setattr(MemoryRows, "own_weights", False)  # a release would refuse them
     same(first, fitted(name, X, y))
 
@@ -300,7 +300,7 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
     theta = rng.normal(size=4)
     from dpconvex.losses import Logistic
 
-    slope = WeightedSlope(Logistic())
+    slope = EmpiricalSlope(Logistic())
     marked = np.where(void, np.nan, y)
     spoilt = X.copy(order="K")
     spoilt[void] = rng.choice([np.nan, np.inf, -np.inf, 1e308, 0.0], (int(void.sum()), 3))
@@ -311,8 +311,8 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
         return combined, summed
 
     expected = gradients(MemoryRows(X[~void], y[~void], row_map))[1]
-    for kept in (dense_rows.CACHE_BYTES, 0):
-        monkeypatch.setattr(dense_rows, "CACHE_BYTES", kept)
+    for kept in (memory_rows.CACHE_BYTES, 0):
+        monkeypatch.setattr(memory_rows, "CACHE_BYTES", kept)
         monkeypatch.setattr(addition, "BLOCK_BYTES", 1 << 12)
         rows = MemoryRows(spoilt, marked, row_map)
         assert rows.n_rows == 500

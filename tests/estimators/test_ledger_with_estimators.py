@@ -14,7 +14,7 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, LedgerError, PureDP, gaussian_mu
-from dpconvex.privacy.guarantees import pure_mu
+from dpconvex.privacy.guarantees import pure_guarantee_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
@@ -93,7 +93,7 @@ def test_default_fits_add_up_in_squares(tmp_path):
 def test_paid_preprocessing_knows_its_mu(tmp_path):
     for transformer, mu in [
         (DPMoments((-4, 4), epsilon=0.5), gaussian_mu(0.5, 1e-6)),
-        (DPQuantileBounds((-4, 4), epsilon=0.5, delta=0.0), 2 * pure_mu(0.5 / 4)),
+        (DPQuantileBounds((-4, 4), epsilon=0.5, delta=0.0), 2 * pure_guarantee_mu(0.5 / 4)),
     ]:
         ledger = Ledger(tmp_path / f"{type(transformer).__name__}.db", mu=1.0)
         transformer.set_params(ledger=ledger).fit(X)

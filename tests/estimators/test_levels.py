@@ -12,7 +12,7 @@ from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.evaluation import private_score
-from dpconvex.fit.several_quantiles import smooth_levels
+from dpconvex.fit.several_quantiles import smooth_quantile_levels
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.models.model_file import ModelFileError
@@ -104,11 +104,11 @@ def test_the_curve_of_levels_keeps_what_is_surely_there():
     found = line + 1e-3 * rng.normal(size=line.shape)
     moments = np.ones(4)
     # Noise that is known to be small leaves the curve as it is; noise of its size leaves a line.
-    kept = smooth_levels(found, levels, np.full(9, 4e-6), moments)
+    kept = smooth_quantile_levels(found, levels, np.full(9, 4e-6), moments)
     assert np.abs(kept - line).max() < 5e-3
-    lost = smooth_levels(found, levels, np.full(9, 1e3), moments)
+    lost = smooth_quantile_levels(found, levels, np.full(9, 1e3), moments)
     assert np.linalg.matrix_rank(lost, tol=1e-6) <= 2
-    assert np.isfinite(smooth_levels(found, (0.5,) * 9, np.full(9, 1e308), moments)).all()
+    assert np.isfinite(smooth_quantile_levels(found, (0.5,) * 9, np.full(9, 1e308), moments)).all()
 
 
 @pytest.mark.parametrize("name", ["curves", "orders"])

@@ -23,9 +23,9 @@ from dpconvex import (
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
-from dpconvex.core.choices import Choices
+from dpconvex.core.exponential_choices import ExponentialChoices
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
-from dpconvex.privacy.noise import gate
+from dpconvex.privacy.noise import noise_source
 from dpconvex.selection import DPSelect
 
 ROWS, COLUMNS, OUTPUTS = 64, 3, 2
@@ -131,14 +131,14 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
         asked.append((len(scores), spread, self._epsilon))
         return 1
 
-    monkeypatch.setattr(gate, "_sum_on_grid", without_value)
+    monkeypatch.setattr(noise_source, "_add_noise_on_grid", without_value)
 
     def any_points(self, values, levels, low, high):
         asked.append((len(values), *levels, low, high, self._epsilon))
         return [low + (high - low) * self._noise.words.below(2**30) / 2**30 for _ in levels]
 
-    monkeypatch.setattr(Choices, "_draw", any_choice)
-    monkeypatch.setattr(Choices, "quantiles", any_points)
+    monkeypatch.setattr(ExponentialChoices, "_draw", any_choice)
+    monkeypatch.setattr(ExponentialChoices, "quantiles", any_points)
     results, questions = [], []
     for data in (first, second):
         model = clone(FITS[name]).fit(*data)

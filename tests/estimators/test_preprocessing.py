@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.core.choices import Choices
-from dpconvex.preprocessing import DPMoments, DPQuantileBounds, PublicScaler, _stack_moments
+from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.preprocessing import DPMoments, DPQuantileBounds, PublicScaler, _stack_preprocessing_moments
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
 FIXED = settings(max_examples=200, derandomize=True, deadline=None, database=None)
@@ -42,13 +42,13 @@ def test_joint_sensitivity_of_moments_is_never_exceeded(width, seed):
     rng = np.random.default_rng(seed)
     pair = rng.normal(size=(2, width))
     pair *= rng.choice([1.0, rng.uniform()], size=(2, 1)) / np.linalg.norm(pair, axis=1)[:, None]
-    moved = np.linalg.norm(_stack_moments(pair[:1]) - _stack_moments(pair[1:]))
+    moved = np.linalg.norm(_stack_preprocessing_moments(pair[:1]) - _stack_preprocessing_moments(pair[1:]))
     assert moved <= 3 / np.sqrt(2) * (1 + 1e-12)
 
 
 def test_joint_sensitivity_of_moments_is_attained():
     pair = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)]])
-    moved = np.linalg.norm(_stack_moments(pair[:1]) - _stack_moments(pair[1:]))
+    moved = np.linalg.norm(_stack_preprocessing_moments(pair[:1]) - _stack_preprocessing_moments(pair[1:]))
     assert moved == pytest.approx(3 / np.sqrt(2))
 
 
@@ -111,7 +111,7 @@ def test_exponential_mechanism_of_quantiles_is_audited():
 
     def sampler(values, epsilon):
         def draw(count, rng):
-            choices = Choices(epsilon, count, NoiseSource(rng))
+            choices = ExponentialChoices(epsilon, count, NoiseSource(rng))
             return np.asarray(choices.quantiles(values, [0.5] * count, 0.0, 1.0))
 
         return draw
@@ -190,7 +190,7 @@ def test_quantiles_are_points_of_a_public_grid():
     """The low bits of a point drawn between two values betray them; those of a grid's point are the grid's."""
     rng = np.random.default_rng(0)
     for values in (rng.uniform(0, 1, 50), np.full(3, 1 / 3), np.array([0.0, 5e-324, 1.0])):
-        points = Choices(1.0, 200, NoiseSource(1)).quantiles(values, [0.3] * 200, 0.0, 1.0)
+        points = ExponentialChoices(1.0, 200, NoiseSource(1)).quantiles(values, [0.3] * 200, 0.0, 1.0)
         assert all((point * 2**40).is_integer() for point in points)
 
 

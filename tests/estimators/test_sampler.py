@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from all_fits import ALL, training_data
 
-from dpconvex.privacy.noise import EXACT, normal
+from dpconvex.privacy.noise import EXACT, normal_and_laplace
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -19,7 +19,7 @@ def test_opendp_draws_all_gaussian_noise_where_it_is_asked_to(name, monkeypatch)
     def ours(*arguments):
         raise AssertionError("a Gaussian number was drawn by our own sampler")
 
-    monkeypatch.setattr(normal, "rounded_normals", ours)
+    monkeypatch.setattr(normal_and_laplace, "rounded_normals", ours)
     model.fit(X, y)
     assert np.isfinite(model.coef_).all()
     assert model.certificate_.sampler == EXACT

@@ -14,8 +14,8 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import covered_epsilon
-from dpconvex.privacy.pipeline_certificates import repeat_and_select_mu, share_budget
+from dpconvex.privacy.guarantees import guaranteed_pure_epsilon
+from dpconvex.privacy.preprocessing_selection_certificates import selection_certificate_mu, selection_certificate_shares
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
@@ -42,18 +42,18 @@ def test_each_fit_gets_more_than_by_an_even_split(candidates):
 
 
 def test_strategies_by_budget():
-    assert share_budget(ApproxDP(1.0, 1e-6), "auto", 2, None)[0] == "exponential"
-    assert share_budget(GaussianDP(0.6), "auto", 9, None)[1] == GaussianDP(0.6 / 3)
-    assert share_budget(PureDP(1.0), "auto", 4, None)[1] == PureDP(0.25)
+    assert selection_certificate_shares(ApproxDP(1.0, 1e-6), "auto", 2, None)[0] == "exponential"
+    assert selection_certificate_shares(GaussianDP(0.6), "auto", 9, None)[1] == GaussianDP(0.6 / 3)
+    assert selection_certificate_shares(PureDP(1.0), "auto", 4, None)[1] == PureDP(0.25)
     with pytest.raises(ValueError, match="needs epsilon with delta above 0"):
-        share_budget(GaussianDP(0.6), "repeat", 9, None)
+        selection_certificate_shares(GaussianDP(0.6), "repeat", 9, None)
 
 
 def test_repeated_selection_is_on_the_safe_side_and_nearly_tight():
     from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    mu = repeat_and_select_mu(1.0, 1e-6, 12.0)
+    mu = selection_certificate_mu(1.0, 1e-6, 12.0)
     costs = []
     for size in (mu, 1.01 * mu):
         accountant = RdpAccountant()
@@ -65,7 +65,7 @@ def test_repeated_selection_is_on_the_safe_side_and_nearly_tight():
 @pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 def test_exponential_mechanism_is_covered_by_its_gaussian_budget(mu):
     curve = np.linspace(0, 1, 2001)
-    pure = PureDP(covered_epsilon(GaussianDP(mu)))
+    pure = PureDP(guaranteed_pure_epsilon(GaussianDP(mu)))
     assert (np.asarray(pure.tradeoff(curve)) >= GaussianDP(mu).tradeoff(curve) - 1e-12).all()
     larger = PureDP(1.01 * pure.epsilon_bound)
     assert (np.asarray(larger.tradeoff(curve)) < GaussianDP(mu).tradeoff(curve) - 1e-6).any()
@@ -105,7 +105,7 @@ def test_the_noise_of_the_choice_is_audited():
 
     Half the noise on the score would be refuted: sensitivity 1 is attained by a row that turns from right to wrong.
     """
-    mu = repeat_and_select_mu(3.0, 1e-3, 4.0)
+    mu = selection_certificate_mu(3.0, 1e-3, 4.0)
     wins = {True: (10.0, 10.0), False: (10.0, 9.0)}
 
     def sampler(first, less=1.0):

@@ -12,12 +12,12 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.core.choices import SCORE_GRID, Choices
+from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import PublicScaler
 from dpconvex.privacy import ApproxDP, CertificateError, GaussianDP, Ledger, LedgerError, NoiseSource, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out
+from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
 
 ALPHAS = {"alpha": [0.01, 1.0]}
 
@@ -143,10 +143,10 @@ def test_a_private_number_of_rows():
     certificate.verify()
     for rows in (299, 300):
         assert search.fit(X[:rows], y[:rows]).certificate_ == certificate
-    shorter, longer = (held_out(certificate, 0.25, rows, NoiseSource(3)) for rows in (299, 300))
+    shorter, longer = (held_out_for_selection(certificate, 0.25, rows, NoiseSource(3)) for rows in (299, 300))
     assert np.array_equal(shorter, longer[:299])
     # 60,000 coins of 1/4 stray from it by more than 0.009 with probability below 1e-6.
-    assert abs(held_out(certificate, 0.25, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
+    assert abs(held_out_for_selection(certificate, 0.25, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
     # Scores that all move one way need no factor of two in the exponent.
     assert certificate.score.directions("add_or_remove_one") == 1
 
@@ -166,7 +166,7 @@ def choices(scores, epsilon, neighbors="replace_one"):
     steps = np.array(scores) * SCORE_GRID
 
     def draw(count, rng):
-        allowed = Choices(epsilon, count, NoiseSource(rng))
+        allowed = ExponentialChoices(epsilon, count, NoiseSource(rng))
         rows = RowScoreBounds()
         return np.array([allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float)
 
@@ -189,7 +189,7 @@ def test_the_choice_is_audited_and_half_its_noise_is_caught():
 
 def test_the_choice_follows_its_law():
     # 20,000 draws: a frequency strays by 0.02 with probability below 1e-7.
-    allowed, rows = Choices(2.0, 20_000, NoiseSource(0)), RowScoreBounds()
+    allowed, rows = ExponentialChoices(2.0, 20_000, NoiseSource(0)), RowScoreBounds()
     steps = np.array([0, 1, 3]) * SCORE_GRID
     drawn = [allowed.candidate(steps, rows, "replace_one") for _ in range(20_000)]
     drawn = np.bincount(drawn, minlength=3) / 20_000

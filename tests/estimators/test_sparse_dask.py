@@ -11,7 +11,7 @@ da = pytest.importorskip("dask.array")
 
 from dpconvex import DPAUCClassifier, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
 from dpconvex.engine import SourceChangedError  # noqa: E402
-from dpconvex.engine.dask.partitions import fingerprint, read_pair  # noqa: E402
+from dpconvex.engine.dask.partitions import fingerprint, read_partition_pair  # noqa: E402
 
 EDGES = [0, 300, 300, 301, 900, 1000]
 COLUMNS = 8
@@ -90,7 +90,7 @@ def test_blocks_that_change_are_noticed():
     X, y = table()
     other = X.copy()
     other.data[0] += 1e-9
-    marks = {fingerprint(*read_pair((part, y), None)) for part in (X, other, X.astype(np.float32))}
+    marks = {fingerprint(*read_partition_pair((part, y), None)) for part in (X, other, X.astype(np.float32))}
     assert len(marks) == 3
     calls = []
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from dpconvex import DPMedian, DPPiecewiseLinear, ModelFileError, load_model, save_model
 from dpconvex.mechanisms import StructuredGradientDescent
 from dpconvex.privacy import GaussianDP, Ledger
-from dpconvex.reports.wording import describe_guarantee
+from dpconvex.reports.wording import guarantee_wording
 
 STAR = np.array([0.5, -0.5, 1.0, -1.0, 1.0])
 MEAN = np.array([[1.0, 0.5, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0]])
@@ -51,7 +51,7 @@ def test_fit_and_certify_agree(cls, settings):
     if "coef_bound" in settings:
         assert np.linalg.norm(model.coef_) <= 1.0 + 1e-12
     text = repr(model.summary())
-    assert describe_guarantee(certificate.guarantee) in text
+    assert guarantee_wording(certificate.guarantee) in text
     assert "theta4" in text
 
 

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
 from dpconvex.fit.constants import LENGTH_EDGES
 from dpconvex.fit.geometry import column_octaves
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificate import NoiseTerm
+from dpconvex.privacy.certificate import CertifiedNoise
 
 
 def term(std, kind, dimension=1, bound=1.0, uses=1000):
-    return NoiseTerm("gaussian", std, 1.0, dimension, "sum", uses, query=kind, record_bound=bound)
+    return CertifiedNoise("gaussian", std, 1.0, dimension, "sum", uses, query=kind, record_bound=bound)
 
 
 def geometry_terms(std, columns, lead=1, above=0):

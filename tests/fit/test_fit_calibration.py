@@ -9,10 +9,10 @@ from sklearn.metrics import log_loss
 from dpconvex import DPLinearSVC, DPLogisticRegression
 from dpconvex.fit.margin_calibration import (
     calibrate_margin,
-    intercept_of_share,
+    calibrated_intercept,
+    calibrated_label_share,
     margin_edges,
     margin_moments,
-    posterior_label_share,
 )
 from dpconvex.losses import Hinge, Logistic
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -72,7 +72,7 @@ def test_any_noise_gives_numbers(std):
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.98])
 def test_intercepts_give_their_share(share, spread):
     points = np.random.default_rng(0).normal(size=200_000)
-    intercept = intercept_of_share(share, spread)
+    intercept = calibrated_intercept(share, spread)
     assert expit(intercept + spread * points).mean() == pytest.approx(share, rel=0.1)
 
 
@@ -174,23 +174,23 @@ def test_penalised_slopes_of_a_histogram(loss, intercept):
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
 def test_without_noise_it_is_the_share(share):
-    assert posterior_label_share(share, 1e-9, 10_000) == pytest.approx(share, abs=1e-6)
+    assert calibrated_label_share(share, 1e-9, 10_000) == pytest.approx(share, abs=1e-6)
 
 
 @pytest.mark.parametrize("std", [1e-12, 1e-3, 0.05, 1.0, 1e250])
 @pytest.mark.parametrize("noisy", [-5.0, 0.0, 1.0, 7.0, -1e250])
 def test_it_is_never_certain(noisy, std):
-    assert 0.5 / 100 <= posterior_label_share(noisy, std, 100) <= 1 - 0.5 / 100
+    assert 0.5 / 100 <= calibrated_label_share(noisy, std, 100) <= 1 - 0.5 / 100
 
 
 def test_drowned_it_says_half():
-    assert posterior_label_share(0.3, 1e9, 100) == pytest.approx(0.5, abs=1e-6)
+    assert calibrated_label_share(0.3, 1e9, 100) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_it_moves_without_jumps():
     """Neighbouring noise levels and counts give neighbouring shares, also where the grid ends."""
     for std in np.geomspace(1e-5, 1, 40):
-        one, other = (posterior_label_share(0.02, s, 10**6) for s in (std, 1.05 * std))
+        one, other = (calibrated_label_share(0.02, s, 10**6) for s in (std, 1.05 * std))
         assert abs(one - other) < 0.15 * std + 1e-6
 
 
@@ -202,7 +202,7 @@ def test_noise_costs_less_than_clipping_does():
         return float(np.mean(-share * np.log(p) - (1 - share) * np.log(1 - p)))
 
     noisy = share + std * rng.standard_normal(500)
-    mine = np.array([posterior_label_share(value, std, n) for value in noisy])
+    mine = np.array([calibrated_label_share(value, std, n) for value in noisy])
     assert loss(mine) < loss(np.clip(noisy, 1 / n, 1 - 1 / n)) - 0.01
 
 
@@ -210,5 +210,5 @@ def test_noise_costs_less_than_clipping_does():
 def test_labels_that_are_all_the_same_are_believed(n, std):
     """Where the share is 0 the loss is hardly more than by clipping, which says 1 / n half of the time."""
     noisy = std * np.random.default_rng(1).standard_normal(500)
-    mine = np.array([posterior_label_share(value, std, n) for value in noisy])
+    mine = np.array([calibrated_label_share(value, std, n) for value in noisy])
     assert np.log1p(-mine).sum() > 1.2 * np.log1p(-np.clip(noisy, 1 / n, 1)).sum()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.fit.config import (
+from dpconvex.fit.fit_plan import (
     FitConfig,
-    gradient_noise,
-    level_of_loss,
-    loss_kind,
-    mass_share,
+    fit_kind_of_loss,
     max_column_octaves,
     plan_fit,
+    planned_gradient_noise,
+    planned_mass_share,
+    planned_quantile_level,
     small_budget_weight,
 )
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, ReLU, Squared
@@ -44,11 +44,11 @@ def test_shares_sum_to_one_and_something_is_left_for_every_phase(loss, rows, mu)
                 if chosen.get("inference") and "weighted_rows" in rows:
                     continue
                 plan = plan_fit(facts(loss, n, d, **rows), mu, {**SETTINGS, **chosen})
-                shares = [phase.share for phase in plan.releases.values()]
-                assert min(shares) > 0
-                assert math.fsum(shares) == pytest.approx(1)
-                assert plan.releases["gradients"].share > 1e-3
-                assert ("mass" in plan.releases) == bool(rows)
+                assert plan.shares.keys() == plan.queries.keys()
+                assert min(plan.shares.values()) > 0
+                assert math.fsum(plan.shares.values()) == pytest.approx(1)
+                assert plan.shares["gradients"] > 1e-3
+                assert ("mass" in plan.shares) == bool(rows)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
@@ -57,9 +57,9 @@ def test_one_fit_has_at_most_60_releases_in_10_lines(loss, neighbors):
     for n, d, mu in itertools.product((50, 5_000, 10**7), (1, 50, 3000), (0.01, 1.0, 100.0)):
         for rows in ({}, {"weighted_rows": True}, {"ignored_rows": True}):
             bounds = facts(loss, n, d, neighbors=neighbors, **rows)
-            phases = plan_fit(bounds, mu, SETTINGS).releases
-            assert sum(phase.releases for phase in phases.values()) <= 60 + bool(rows)
-            assert len(phases) <= 10 + bool(rows)
+            queries = plan_fit(bounds, mu, SETTINGS).queries
+            assert sum(number for _, number in queries.values()) <= 60 + bool(rows)
+            assert len(queries) <= 10 + bool(rows)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -67,13 +67,13 @@ def test_effort_varies_without_jumps(loss):
     """Shares and limits move by a few per cent when the number of rows does by five; late rounds begin small."""
     plans = [plan_fit(facts(loss, n), 0.3, SETTINGS) for n in SIZES]
     for plan, larger in itertools.pairwise(plans):
-        assert larger.releases.keys() - plan.releases.keys() <= {"curvature", "late gradients"}
-        for name, phase in larger.releases.items():
-            before = plan.releases[name].share if name in plan.releases else 0.0
-            assert 0.85 * before < phase.share < 1.18 * before + 0.012
-            assert name not in plan.releases or phase.releases == plan.releases[name].releases
-    assert "curvature" not in plans[0].releases
-    assert "curvature" in plans[-1].releases
+        assert larger.queries.keys() - plan.queries.keys() <= {"curvature", "late gradients"}
+        for name, share in larger.shares.items():
+            before = plan.shares.get(name, 0.0)
+            assert 0.85 * before < share < 1.18 * before + 0.012
+            assert name not in plan.queries or larger.queries[name][1] == plan.queries[name][1]
+    assert "curvature" not in plans[0].queries
+    assert "curvature" in plans[-1].queries
 
 
 @pytest.mark.parametrize("name", ["clip", "late_clip", "width", "radius_multiple"])
@@ -97,7 +97,7 @@ def test_noise_of_gradients_falls_with_budget_and_rows():
             for n, mu in (first, second):
                 bounds = facts(loss, n)
                 plan = plan_fit(bounds, mu, SETTINGS)
-                noise.append(gradient_noise(plan.config, plan.terms(bounds, mu), bounds))
+                noise.append(planned_gradient_noise(plan.config, plan.terms(bounds, mu), bounds))
             assert noise[1] < noise[0]
 
 
@@ -117,7 +117,7 @@ def test_intervals_are_of_all_rows_and_released_curvature():
     assert config.geometry_rows is config.early_rows is None
     assert config.width >= 4
     few = plan_fit(facts(Squared(), 30), 0.1, {**SETTINGS, "inference": True})
-    assert {"curvature", "late gradients", "scores"} <= set(few.releases)
+    assert {"curvature", "late gradients", "scores"} <= set(few.queries)
     assert few.config.width >= 4
 
 
@@ -127,23 +127,24 @@ def test_levels_share_and_state_what_they_share():
     for targets in (1, 3):
         plan = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets})
         assert plan.config.fits == 3
-        assert plan.releases["gradients"].releases == 3 * one.releases["gradients"].releases
-        assert plan.releases["rough gradients"].releases == targets * one.releases["rough gradients"].releases
-        assert plan.releases["columns"].releases == 1
-        assert "mean row" in plan.releases
-        assert plan.config.records < one.config.records
+        assert plan.queries["gradients"][1] == 3 * one.queries["gradients"][1]
+        assert plan.queries["rough gradients"][1] == targets * one.queries["rough gradients"][1]
+        assert plan.queries["columns"][1] == 1
+        assert "mean row" in plan.queries
+        assert plan.config.records_per_coefficient < one.config.records_per_coefficient
         stated = plan.config.stated()
         assert stated["levels"] == list(levels)
         assert FitConfig(**stated) == plan.config
     medians = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2})
-    assert "mean row" not in medians.releases  # of which none needs it
+    assert "mean row" not in medians.queries  # of which none needs it
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"records": 0.0}, {"records": math.inf}, {"records": math.nan}, {"clip": -1.0}, {"width": 0.0},
-        {"late_clip": "1"}, {"geometry_rows": 0}, {"geometry_rows": 2.5}, {"early_rows": True},
+        {"records_per_coefficient": 0.0}, {"records_per_coefficient": math.inf}, {"records_per_coefficient": math.nan},
+        {"clip": -1.0}, {"width": 0.0}, {"late_clip": "1"}, {"geometry_rows": 0}, {"geometry_rows": 2.5},
+        {"early_rows": True},
         {"max_octaves": -1}, {"max_octaves": 1.0}, {"ranking": 1}, {"inference": None}, {"raw_target": "yes"},
         {"levels": (0.0, 0.5)}, {"levels": (0.5, 1.0)}, {"levels": ("a",)}, {"levels": (0.1, 0.9), "targets": 3},
         {"targets": 2}, {"eigenvalue_floor": math.nan}, {"radius_multiple": 0},
@@ -152,7 +153,7 @@ def test_levels_share_and_state_what_they_share():
 def test_choices_are_checked(wrong):
     """What a certificate states is read from files of strangers."""
     with pytest.raises((ValueError, TypeError)):
-        FitConfig(**{"records": 10.0, **wrong})
+        FitConfig(**{"records_per_coefficient": 10.0, **wrong})
 
 
 def test_kinds_and_levels_of_losses():
@@ -164,10 +165,10 @@ def test_kinds_and_levels_of_losses():
         "smooth": [Huber(0.3), smooth],
     }
     for kind, losses in kinds.items():
-        assert {loss_kind(loss) for loss in losses} == {kind}
-    levels = [level_of_loss(loss) for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())]
+        assert {fit_kind_of_loss(loss) for loss in losses} == {kind}
+    levels = [planned_quantile_level(loss) for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())]
     assert levels == pytest.approx([0.9, 0.9, 0.5, 0.5, 0.5])
-    assert 0 < level_of_loss(ReLU()) < 1  # one-sided: near the end, and not there
+    assert 0 < planned_quantile_level(ReLU()) < 1  # one-sided: near the end, and not there
 
 
 def test_columns_are_looked_for_as_far_as_they_may_reach():
@@ -182,14 +183,13 @@ def test_few_records_are_a_constant():
     assert small_budget_weight(80.0) == 0.5
     assert shares[-1] < 1e-6 < 0.999 < shares[0]
     for size in sizes:  # at least min(0.25, (50 / (n mu))^2)
-        assert 0.25 >= mass_share(size) >= min(0.25, (50 / size) ** 2)
+        assert 0.25 >= planned_mass_share(size) >= min(0.25, (50 / size) ** 2)
 
 
 def test_ignored_rows_leave_shares_of_the_rest_alone():
     plain, ignored = (
-        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).releases
-        for void in (False, True)
+        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).shares for void in (False, True)
     )
-    left = 1 - ignored["mass"].share
-    for name, phase in plain.items():
-        assert ignored[name].share == pytest.approx(left * phase.share, rel=1e-6)
+    left = 1 - ignored["mass"]
+    for name, share in plain.items():
+        assert ignored[name] == pytest.approx(left * share, rel=1e-6)

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from dpconvex.fit.covariance import check_whole_rows, conservative_inverse, denoise_curvature, sandwich_covariance
+from dpconvex.fit.covariance_and_curvature import (
+    check_whole_rows,
+    conservative_inverse_curvature,
+    denoise_curvature,
+    sandwich_covariance,
+)
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
 
@@ -20,7 +25,7 @@ def test_without_noise_the_curvature_is_kept():
     found, left = denoise_curvature(truth, 1e-9, np.eye(2))
     np.testing.assert_allclose(found, truth, atol=1e-6)
     assert left == pytest.approx(1e-9)
-    np.testing.assert_allclose(conservative_inverse(truth, 1e-9, np.ones(2)), np.linalg.inv(truth), rtol=1e-6)
+    np.testing.assert_allclose(conservative_inverse_curvature(truth, 1e-9, np.ones(2)), np.linalg.inv(truth), rtol=1e-6)
 
 
 @pytest.mark.parametrize("std", [1e-3, 1.0, 1e6])
@@ -30,7 +35,7 @@ def test_curvatures_stay_positive_definite_and_noise_leaves_what_was_expected(st
         found, left = denoise_curvature(noisy(truth, std, seed), std, np.diag(np.diag(truth)))
         assert np.linalg.eigvalsh(found).min() > 0
         assert 0 <= left <= std
-        inverse = conservative_inverse(noisy(truth, std, seed), std, np.ones(6))
+        inverse = conservative_inverse_curvature(noisy(truth, std, seed), std, np.ones(6))
         assert np.linalg.eigvalsh(inverse).min() > 0
         assert np.isfinite(inverse).all()
     # Noise alone leaves no more than a fraction of itself, in the mean.
@@ -40,7 +45,7 @@ def test_curvatures_stay_positive_definite_and_noise_leaves_what_was_expected(st
 
 def test_what_is_not_known_to_be_curved_has_a_wide_interval():
     """A direction whose curvature noise may have made has a large variance; others keep theirs."""
-    widest = conservative_inverse(np.diag([1000.0, 1000.0, 1.5]), 1.0, np.ones(3))
+    widest = conservative_inverse_curvature(np.diag([1000.0, 1000.0, 1.5]), 1.0, np.ones(3))
     assert np.diag(widest)[:2] == pytest.approx(1e-3, rel=0.01)
     assert widest[2, 2] > 1 / 15  # ten times what the curvature would say, or no less than a hundredth of the mean
 

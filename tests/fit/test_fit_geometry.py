@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from handles import geometry_terms, handle
 
-from dpconvex.core.queries import pack_symmetric, unpack_symmetric
-from dpconvex.core.records import Coordinates, NormUpperBound, RowNorms
-from dpconvex.core.release import _moment_sums
+from dpconvex.core.private_rows import _private_moment_sums
+from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
+from dpconvex.core.row_coordinates import Coordinates, RowNormBound, RowNorms
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.rows import RAW_CLIP_LIMIT
-from dpconvex.fit.config import FitConfig
 from dpconvex.fit.constants import MAX_SCALING
-from dpconvex.fit.geometry import _column_units, column_octaves, release_coordinates
+from dpconvex.fit.fit_plan import FitConfig
+from dpconvex.fit.geometry import _column_geometry_units, column_octaves, release_row_geometry
 
 
 def frame_of(matrix, lead=1):
@@ -26,15 +26,15 @@ def found_in(rows, std, above=0, **more):
     """Return coordinates with noise of one size on everything."""
     lead = int(rows.row_map.fit_intercept)
     terms = geometry_terms(std, rows.dim - lead, lead, above)
-    config = FitConfig(records=100.0, max_octaves=above, **more)
-    return release_coordinates(handle(rows, terms), config, rows.n_rows)
+    config = FitConfig(records_per_coefficient=100.0, max_octaves=above, **more)
+    return release_row_geometry(handle(rows, terms), config, rows.n_rows)
 
 
 def units_of(rows, std, above=0, seed=0):
     """Return units, centres and spreads of columns with noise of one size."""
     asked = handle(rows, geometry_terms(std, rows.dim - 1, above=above), seed)
     counts = asked.column_octaves("columns", above, column_octaves(above))
-    return _column_units(counts, std, rows.n_rows, above)
+    return _column_geometry_units(counts, std, rows.n_rows, above)
 
 
 def rows_of(X, intercept=True):
@@ -197,7 +197,7 @@ def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
     rows = rows_of(rng.uniform(-1, 1, (3000, 4)) * [1.0, 0.1, 0.01, 0.0])
     terms = geometry_terms(1.0, 4)
     del terms["moments"]
-    found = release_coordinates(handle(rows, terms), FitConfig(records=100.0), 3000)
+    found = release_row_geometry(handle(rows, terms), FitConfig(records_per_coefficient=100.0), 3000)
     assert found.matrix.shape == (5,)
     spread = (rows.mapped()[0] * found.matrix)[:, 1:].std(axis=0)
     assert spread[:3].max() < 3 * spread[:3].min()
@@ -232,7 +232,7 @@ def test_lengths_are_not_below_exact_ones(stretch, lead):
 
 def test_moment_sums_are_of_shortened_rows():
     X = np.array([[0.3, 0.4], [0.06, -0.08]])
-    sums = _moment_sums(rows_of(X), frame_of(np.eye(3)), 0.2)
+    sums = _private_moment_sums(rows_of(X), frame_of(np.eye(3)), 0.2)
     rows = np.column_stack([np.ones(2), X])
     short = rows / np.linalg.norm(rows, axis=1)[:, None]
     assert np.allclose(sums, short.T @ short, rtol=1e-12)
@@ -240,8 +240,8 @@ def test_moment_sums_are_of_shortened_rows():
 
 def test_packed_matrices_keep_their_norm():
     matrix = np.array([[1.0, 2, 3], [2, -1, 0.5], [3, 0.5, 4]])
-    assert np.linalg.norm(pack_symmetric(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
-    assert np.allclose(unpack_symmetric(pack_symmetric(matrix), 3), matrix, rtol=1e-15)
+    assert np.linalg.norm(pack_query_matrix(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
+    assert np.allclose(unpack_query_matrix(pack_query_matrix(matrix), 3), matrix, rtol=1e-15)
 
 
 def test_new_weights_replace_old_ones():
@@ -267,7 +267,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
         return rows.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0]
 
     kept = total()
-    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * 4 * 500)
     assert not rows_of(X).small
     assert np.allclose(total(), kept, rtol=1e-12)
@@ -293,7 +293,7 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
     frame = frame_of(matrix)
     if kind == "upper bound":
         outside = rng.normal(size=(size // 2, size - 1))
-        bound = NormUpperBound(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
+        bound = RowNormBound(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
         frame = replace(frame, norm_slack=1.0)
         vars(frame)["norm_upper_bound"] = bound
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]

@@ -15,11 +15,11 @@ from sklearn.linear_model import LinearRegression
 
 from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor, load_model, save_model
 from dpconvex.audit import audit
+from dpconvex.core.private_rows import _private_product_sums
 from dpconvex.core.queries import Query
-from dpconvex.core.records import Coordinates
-from dpconvex.core.release import _product_sums
+from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location import Tails
+from dpconvex.fit.location import LocationTails
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
@@ -256,7 +256,7 @@ def test_products_reach_their_bound_and_no_further():
     sums = []
     for row in ([1.0, 0.0], [0.0, -1.0]):
         rows = MemoryRows(np.array([row]), np.ones(1), RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
-        sums.append(_product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
+        sums.append(_private_product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
     gap = float(np.linalg.norm(sums[0] - sums[1]))
     bound = Query.moments(3).sensitivity(LinearBounds(1, 2, LOGISTIC, 2.0, 2.0))
     assert 0.999 * math.sqrt(2) < gap <= bound
@@ -377,5 +377,5 @@ def test_the_mean_of_skewed_targets_is_kept(monkeypatch):
         return sum(abs(fit.predict(X).mean() / y.mean() - 1) > 0.2 for fit in fits)
 
     assert astray() <= 8
-    monkeypatch.setattr(Tails, "best", lambda self, least, noise: least)
+    monkeypatch.setattr(LocationTails, "best", lambda self, least, noise: least)
     assert astray() == 20

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.fit.several_quantiles import smooth_levels
+from dpconvex.fit.several_quantiles import smooth_quantile_levels
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -14,7 +14,7 @@ def test_a_line_in_the_normal_quantile_is_kept():
     """Rows of one law at different scales: whatever the noise is said to be."""
     slopes = np.outer(norm.ppf(LEVELS), [1.0, 0.3, 0.0]) + np.array([2.0, -1.0, 0.5])
     for variance in (1e-9, 1.0, 1e6):
-        found = smooth_levels(slopes, LEVELS, np.full(5, variance), np.ones(3))
+        found = smooth_quantile_levels(slopes, LEVELS, np.full(5, variance), np.ones(3))
         np.testing.assert_allclose(found, slopes, atol=1e-9)
 
 
@@ -25,11 +25,11 @@ def test_noise_is_taken_out_and_curves_are_kept():
     before, after = [], []
     for _ in range(200):
         noise = rng.normal(0, 0.3, line.shape)
-        found = smooth_levels(line + noise, LEVELS, np.full(5, 3 * 0.09), np.ones(3))
+        found = smooth_quantile_levels(line + noise, LEVELS, np.full(5, 3 * 0.09), np.ones(3))
         before.append(np.square(noise).sum())
         after.append(np.square(found - line).sum())
     assert np.mean(after) < 0.7 * np.mean(before)
-    kept = smooth_levels(curve, LEVELS, np.full(5, 1e-6), np.ones(3))
+    kept = smooth_quantile_levels(curve, LEVELS, np.full(5, 1e-6), np.ones(3))
     np.testing.assert_allclose(kept, curve, atol=1e-3)
 
 
@@ -37,10 +37,10 @@ def test_noise_is_taken_out_and_curves_are_kept():
 def test_one_or_two_levels_are_left_alone(levels):
     found = np.random.default_rng(0).normal(size=(len(levels), 3))
     if len(set(levels)) == len(levels):
-        same = smooth_levels(found, levels, np.ones(len(levels)), np.ones(3))
+        same = smooth_quantile_levels(found, levels, np.ones(len(levels)), np.ones(3))
         np.testing.assert_allclose(same, found, atol=1e-9)
     else:
-        assert np.isfinite(smooth_levels(found, levels, np.ones(2), np.ones(3))).all()
+        assert np.isfinite(smooth_quantile_levels(found, levels, np.ones(2), np.ones(3))).all()
 
 
 def test_levels_are_found_together():

@@ -7,11 +7,11 @@ import pytest
 from handles import CountedNumbers, handle, term
 from scipy import stats
 
-from dpconvex.core.queries import Statistic
+from dpconvex.core.queries import QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location import LocationPrior, Tails, release_target_bracket, search_quantile
+from dpconvex.fit.location import LocationPrior, LocationTails, locate_quantile, locate_target_bracket
 
-TARGET = Statistic("target")
+TARGET = QueryStatistic("target")
 
 LAWS = {
     "normal": stats.norm(3.0, 0.02),
@@ -24,7 +24,7 @@ LAWS = {
 def search(values, level, std, seed=0, steps=20):
     prior = LocationPrior(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
     rows = CountedNumbers(values, std, seed)
-    return search_quantile(rows, "counts", TARGET, level, prior, steps, len(values))
+    return locate_quantile(rows, "counts", TARGET, level, prior, steps, len(values))
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
@@ -72,7 +72,7 @@ def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     prior = LocationPrior(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
     wanted = level if sign > 0 else 1 - level
     rows = CountedNumbers(values, 5.0)
-    point, _, scale = search_quantile(rows, "counts", TARGET, wanted, prior, 20, 4000)
+    point, _, scale = locate_quantile(rows, "counts", TARGET, wanted, prior, 20, 4000)
     assert abs(np.mean(sign * values < sign * point) - level) < 0.02
     assert 100 < scale < 2000
 
@@ -87,7 +87,7 @@ def test_a_wrong_number_of_records_moves_no_centred_search(level, wrong):
     found = {}
     for ignored in (True, False):
         rows = CountedNumbers(values, 1.0, ignored=ignored)
-        point = search_quantile(rows, "counts", TARGET, level, prior, 20, 4000 * wrong)[0]
+        point = locate_quantile(rows, "counts", TARGET, level, prior, 20, 4000 * wrong)[0]
         found[ignored] = float(law.cdf(point))
     assert found[True] == pytest.approx(level, abs=0.03)
     assert abs(found[False] - level) > 0.015
@@ -100,7 +100,7 @@ def test_targets_lie_in_their_bracket(low, high):
     rows = MemoryRows(np.zeros((4000, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     asked = handle(rows, {"octaves": term(5.0, "histogram", 64)})
     bounded = high <= 1
-    found = release_target_bracket(asked, "octaves", 4000, bounded)
+    found = locate_target_bracket(asked, "octaves", 4000, bounded)
     assert found is not None
     assert np.mean((y >= found[0]) & (y <= found[1])) > 0.97
     # Without public bounds a bin has 2.6 octaves.
@@ -111,7 +111,7 @@ def test_what_noise_hides_has_no_bracket():
     rows = MemoryRows(np.zeros((20, 1)), np.ones(20), RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     for seed in range(20):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
         asked = handle(rows, {"octaves": term(500.0, "histogram", 64)}, seed)
-        assert release_target_bracket(asked, "octaves", 20) is None
+        assert locate_target_bracket(asked, "octaves", 20) is None
 
 
 EDGES = np.concatenate([-(2.0 ** np.arange(23, -1, -1)), 2.0 ** np.arange(24)]) / 64
@@ -119,7 +119,7 @@ EDGES = np.concatenate([-(2.0 ** np.arange(23, -1, -1)), 2.0 ** np.arange(24)]) 
 
 def tails_of(values, std=1e-3):
     counts = np.bincount(np.searchsorted(EDGES, values, side="right"), minlength=EDGES.size + 1)
-    return Tails.of(counts.astype(float), std, EDGES, values.size)
+    return LocationTails.of(counts.astype(float), std, EDGES, values.size)
 
 
 def test_tails_that_are_alike_open_no_limit():

@@ -9,8 +9,8 @@ import pytest
 
 from dpconvex import DPLinearRegression
 from dpconvex.fit.constants import SCALE_OCTAVES
-from dpconvex.fit.covariance import denoise_covariance
-from dpconvex.fit.posterior import NewtonPoints, deviation_prior, posterior, scale_variances, signal_prior
+from dpconvex.fit.covariance_and_curvature import denoise_covariance
+from dpconvex.fit.posterior import NewtonPosterior, deviation_prior, posterior, scale_variances, signal_prior
 
 SIZE = 21
 
@@ -18,7 +18,7 @@ SIZE = 21
 def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=None):
     """Return the estimate of points whose curvature is ``ratio`` times what is expected."""
     rng = np.random.default_rng(seed)
-    points = NewtonPoints(
+    points = NewtonPosterior(
         np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
         scale_variances(scale), signal_prior(SIZE - 1),
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_units_do_not_matter(size):
 
     def kept(unit):
         rng = np.random.default_rng(0)
-        points = NewtonPoints(
+        points = NewtonPosterior(
             np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
             scale_variances(unit), signal_prior(SIZE - 1),
         )  # fmt: skip

@@ -12,7 +12,7 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 # Every room may use itself and the rooms of earlier lines.
 ORDER = (
-    ("checks", "on_demand", "types", "version", "whole_files"),
+    ("atomic_files", "checks", "on_demand", "types", "version"),
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),
@@ -25,7 +25,7 @@ ORDER = (
     ("models",),
     ("reports",),
     ("estimators",),
-    ("preprocessing", "pipelines", "scores", "datasets"),
+    ("preprocessing", "pipelines", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

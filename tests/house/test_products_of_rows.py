@@ -37,10 +37,10 @@ ROOMS = {
 }
 #: Of other files, and of these in spite of their room, every single one.
 PRODUCTS: dict[str, dict[str, str]] = {
-    "core/choices.py": {"centre @ centre": PUBLIC},
-    "core/pairs.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
+    "core/exponential_choices.py": {"centre @ centre": PUBLIC},
+    "core/auc_pairs.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
     "core/perturbed_minimiser.py": {"row @ theta": ALONE},
-    "core/records.py": {
+    "core/row_coordinates.py": {
         "self.matrix.T @ phi": PUBLIC,
         "self.matrix @ total": SUM,
         "np.abs(matrix) @ np.abs(np.linalg.inv(matrix))": PUBLIC,
@@ -52,7 +52,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.abs(inner) @ np.abs(centre)": PUBLIC,
         "inner @ centre": PUBLIC,
     },
-    "core/release.py": {"v @ scores": SUM, "shortened.T @ shortened": SUM, "vectors.T @ vectors": SUM},
+    "core/private_rows.py": {"v @ scores": SUM, "shortened.T @ shortened": SUM, "vectors.T @ vectors": SUM},
     "engine/sparse_moments.py": {
         "slopes @ base": PUBLIC,
         "np.abs(slopes) @ np.abs(base)": PUBLIC,
@@ -61,8 +61,8 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "ahead @ np.vstack(rights[:level][::-1])": SUM,
     },
     "engine/block_products.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
-    "engine/dask/table.py": {"v @ (function(y, w) < point)": EXACT},
-    "engine/dense_rows.py": {
+    "engine/dask/rows_and_table.py": {"v @ (function(y, w) < point)": EXACT},
+    "engine/memory_rows.py": {
         "multiples @ block": SUM,
         "multiples * v @ block": SUM,
         "sizes @ self.row_weights.values": CERTIFIED,
@@ -151,7 +151,7 @@ def test_every_product_has_a_reason():
         for name, products in found.items()
         if (name in PRODUCTS or name.split("/")[0] not in ROOMS) and (new := products - set(PRODUCTS.get(name, ())))
     }
-    assert not unknown, "Use engine.block_products.row_margins, row_squares or transform_rows on rows."
+    assert not unknown, "Use engine.block_products.block_margins, block_row_squares or transform_block on rows."
     gone = {name: old for name, known in PRODUCTS.items() if (old := set(known) - found.get(name, set()))}
     assert not gone
 

@@ -10,12 +10,12 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 #: What a default fit of rows in memory rests on: sums, slopes, noise, certificate.
 TRUSTED = (
-    *(f"core/{name}" for name in ("records", "queries", "release")),
-    *(f"privacy/noise/{name}" for name in ("gate", "normal")),
+    *(f"core/{name}" for name in ("row_coordinates", "queries", "private_rows")),
+    *(f"privacy/noise/{name}" for name in ("noise_source", "normal_and_laplace")),
     *(f"privacy/bounds/{name}" for name in ("__init__", "linear")),
     *(f"privacy/{name}" for name in ("certificate", "calibration", "guarantees", "rounding_errors", "description")),
-    *(f"engine/{name}" for name in ("rows", "block_products", "dense_kernels", "dense_rows")),
-    *(f"engine/{name}" for name in ("row_weights", "summation", "threads")),
+    *(f"engine/{name}" for name in ("rows", "block_products", "dense_kernels", "memory_rows")),
+    *(f"engine/{name}" for name in ("person_identifiers", "row_weights", "summation", "threads")),
     "losses/pointwise",
     *(f"smoothing/{name}" for name in ("convolution", "kernels")),
 )

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from dpconvex.inputs import InputError, schema
-from dpconvex.inputs.schema import MOST_COLUMNS, parse_schema, parse_toml, read_schema
-from dpconvex.inputs.table_files import open_table
-from dpconvex.reports.release_file import read_release
-from dpconvex.reports.studio_pages import check_schema as shown_schema
+from dpconvex.inputs.schema import MOST_COLUMNS, parse_schema, parse_schema_toml, read_schema
+from dpconvex.inputs.table_files import open_table_file
+from dpconvex.reports.release_file import read_release_file
+from dpconvex.reports.studio_pages import check_studio_schema as shown_schema
 
 LONG_KEYS = [
     "a." * 16_000 + "a = 1",
@@ -39,7 +39,7 @@ def test_dotted_keys_are_short(text, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="at most 8 parts"):
         read_schema(tmp_path / "t.toml")
     with pytest.raises(InputError, match="must be TOML"):
-        read_release(tmp_path / "t.toml")
+        read_release_file(tmp_path / "t.toml")
     assert "at most 8 parts" in shown_schema(text)
 
 
@@ -56,7 +56,7 @@ def test_dotted_keys_are_short(text, tmp_path, monkeypatch):
     ],
 )
 def test_other_points_are_no_keys(text):
-    assert parse_toml(text) == tomllib.loads(text)
+    assert parse_schema_toml(text) == tomllib.loads(text)
 
 
 def test_formats_of_dates_are_short(monkeypatch):
@@ -74,11 +74,11 @@ def test_formats_of_dates_are_short(monkeypatch):
 def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch):
     """Checks of 100,004 names against each other took minutes."""
     names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
-    monkeypatch.setattr(schema, "_parse_number", never)
+    monkeypatch.setattr(schema, "_parse_schema_number", never)
     with pytest.raises(InputError, match="at most 100,000 columns"):
         parse_schema({"features": {name: [0, 1] for name in names}})
     (tmp_path / "t.csv").write_text(",".join(names) + "\n")
     pl.DataFrame({name: [0] for name in names}).write_parquet(tmp_path / "t.parquet")
     for name in ("t.csv", "t.parquet"):
         with pytest.raises(InputError, match="at most 100,000 columns"):
-            open_table(tmp_path / name)
+            open_table_file(tmp_path / name)

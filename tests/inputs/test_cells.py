@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.encoding import encode, to_array
+from dpconvex.inputs.column_encoding import encode_columns, encoded_array
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.public_table import read_table_cells
+from dpconvex.inputs.public_table import public_table_cells
 from dpconvex.inputs.schema import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 from dpconvex.preprocessing import PublicTable
@@ -62,8 +62,8 @@ def encoded(tables, column, decimal):
     schema = parse_schema(tables | {"file": {"decimal": decimal}})
     table = {"c": column, "d": np.zeros(len(column))}
     if schema.target is None:
-        cells = read_table_cells(table, ["c"], schema, "test")
-        return to_array(encode(schema, cells)).view(np.int64)
+        cells = public_table_cells(table, ["c"], schema, "test")
+        return encoded_array(encode_columns(schema, cells)).view(np.int64)
     found = PublicTable(schema).target(table)
     return found if found.dtype == object else found.view(np.int64)
 

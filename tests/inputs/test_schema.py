@@ -11,14 +11,14 @@ import pytest
 from dpconvex.engine import RowMap
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import read_cells
-from dpconvex.inputs.encoding import encode, to_array
+from dpconvex.inputs.column_encoding import encode_columns, encoded_array
 from dpconvex.inputs.schema import parse_schema, schema_to_dict
 
 
 def encoded(tables, **columns):
     """Return the columns of X by name."""
     schema = parse_schema(tables)
-    rows = to_array(encode(schema, {name: read_cells(cells) for name, cells in columns.items()}))
+    rows = encoded_array(encode_columns(schema, {name: read_cells(cells) for name, cells in columns.items()}))
     return dict(zip(schema.names, rows.T.tolist(), strict=True))
 
 
@@ -133,7 +133,7 @@ def longest_mapped_row(tables, trials=400, seed=0):
     schema = parse_schema(tables)
     pool = ["a", "b", "", "yes", "no", "2024-05-06 07:00", *range(-3, 25), None, -1e9, 1e9]
     cells = {name: read_cells([pool[i] for i in rng.integers(len(pool), size=trials)]) for name in schema.inputs}
-    rows = to_array(encode(schema, cells))
+    rows = encoded_array(encode_columns(schema, cells))
     row_map = RowMap.from_bounds(rows.shape[1], schema.feature_bounds)
     mapped = (rows[~np.isnan(rows).any(axis=1)] - row_map.shift) * row_map.scale
     return np.linalg.norm(mapped, axis=1).max(), schema.row_norm

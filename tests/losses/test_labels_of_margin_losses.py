@@ -72,7 +72,7 @@ def test_residuals_keep_their_targets():
 
 def test_partitions_clip_labels():
     da = pytest.importorskip("dask.array")
-    from dpconvex.engine.dask.table import DaskTable
+    from dpconvex.engine.dask.rows_and_table import DaskTable
 
     theta = np.array([0.3, -0.2, 0.1])
     for X, y in neighbours(-1e4):

@@ -19,7 +19,7 @@ from dpconvex.losses import (
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.pointwise import PiecewiseLinearFunction
+from dpconvex.losses.pointwise import PointwisePiecewiseLinear
 
 TWO_KINKS = KinkedLoss(knots=(-1.0, 0.5), slopes=(-2.0, 0.25, 3.0), height=0.75)
 MARGIN_KINKS = KinkedLoss(knots=(0.0, 1.0), slopes=(-2.0, -1.0, 0.0), height=1.0, kind="margin")
@@ -186,7 +186,7 @@ def test_own_losses_from_lists_are_equal():
         (lambda: KinkedLoss((0.0,), (0, 1, 2)), ValueError, "one entry more"),
         (lambda: KinkedLoss((0.0,), (0, 1), math.nan), ValueError, "'height'"),
         (lambda: KinkedLoss((0.0,), (0, 1), kind="pair"), ValueError, "'kind' .* 'margin'"),
-        (lambda: PiecewiseLinearFunction((0.0,), (0.0, math.inf)), ValueError, "finite"),
+        (lambda: PointwisePiecewiseLinear((0.0,), (0.0, math.inf)), ValueError, "finite"),
     ],
 )
 def test_errors_name_parameter_rule_and_remedy(build, error, message):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.choices import SCORE_GRID, loss_scores, loss_spread
+from dpconvex.core.exponential_choices import SCORE_GRID, exponential_loss_scores, exponential_loss_spread
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Logistic, Pinball
 from dpconvex.mechanisms import ExponentialMechanism
@@ -44,19 +44,21 @@ def test_no_neighbour_moves_two_scores_further_apart(seed):
     for neighbors in ("replace_one", "add_or_remove_one"):
         facts = bounds(5, d, loss, 0.3, neighbors)
         sides = [(X, y), (other, z) if neighbors == "replace_one" else (X[1:], y[1:])]
-        scores = [loss_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius) for side in sides]
+        scores = [
+            exponential_loss_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius) for side in sides
+        ]
         moved = scores[0] - scores[1]
-        assert moved.max() - moved.min() <= loss_spread(facts)
+        assert moved.max() - moved.min() <= exponential_loss_spread(facts)
 
 
 def test_the_spread_is_attained():
     X, y = np.array([[1.0]]), np.array([1e6])
     facts = bounds(1, 1, Absolute())
     candidates = np.array([[-1.0], [1.0]])
-    first = loss_scores(objective(X, y, Absolute()), facts, candidates, np.zeros(1), 1.0)
-    second = loss_scores(objective(X, -y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    first = exponential_loss_scores(objective(X, y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    second = exponential_loss_scores(objective(X, -y, Absolute()), facts, candidates, np.zeros(1), 1.0)
     moved = first - second
-    assert moved.max() - moved.min() == loss_spread(facts) == 4 * SCORE_GRID
+    assert moved.max() - moved.min() == exponential_loss_spread(facts) == 4 * SCORE_GRID
 
 
 def test_draws_have_the_law_of_the_scores():
@@ -114,11 +116,11 @@ def test_localised_draws_stay_in_the_ball(points):
 def one_row_each(X, y, loss, facts, candidates, centre, radius):
     """The scores of every record, computed where it is alone, added up; and those of the penalty."""
     alone = [
-        loss_scores(objective(x[None], t[None], loss, 0.3), facts, candidates, centre, radius)
+        exponential_loss_scores(objective(x[None], t[None], loss, 0.3), facts, candidates, centre, radius)
         for x, t in zip(X, y, strict=True)
     ]
     nobody = objective(np.zeros((0, X.shape[1])), np.zeros(0), loss, 0.3)
-    penalty = loss_scores(nobody, facts, candidates, centre, radius)
+    penalty = exponential_loss_scores(nobody, facts, candidates, centre, radius)
     return sum(score - penalty for score in alone) + penalty
 
 
@@ -133,7 +135,8 @@ def test_what_a_record_scores_depends_on_that_record_alone(d, loss):
     candidates = centre + radius * rng.uniform(-1, 1, (60, d)) / math.sqrt(d)
     facts = bounds(n, d, loss, 0.3, "add_or_remove_one")
     together = [
-        loss_scores(objective(X[:m], y[:m], loss, 0.3), facts, candidates, centre, radius) for m in (1, 2, 3, n)
+        exponential_loss_scores(objective(X[:m], y[:m], loss, 0.3), facts, candidates, centre, radius)
+        for m in (1, 2, 3, n)
     ]
     for found, m in zip(together, (1, 2, 3, n), strict=True):
         expected = one_row_each(X[:m], y[:m], loss, facts, candidates, centre, radius)

@@ -12,7 +12,7 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Scaled, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.auc import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.auc import SEARCH_STEPS, private_auc_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.certificate import CertificateError
@@ -240,7 +240,7 @@ def test_private_median_brackets_the_median(middle):
     """Six halvings of ten octaves leave a bracket of 10/64 octaves."""
     y = middle * 2.0 ** np.random.default_rng(0).normal(size=501)
     asked = []
-    found = private_median(counted(y, asked), 0.005, 5.12)
+    found = private_auc_median(counted(y, asked), 0.005, 5.12)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert len(asked) == SEARCH_STEPS
 

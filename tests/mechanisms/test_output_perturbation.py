@@ -244,11 +244,11 @@ def test_refusals_name_the_remedy():
 
 def test_any_promised_gap_can_be_kept():
     """The smallest gap that certify accepts is reached on data full of ties."""
-    from dpconvex.mechanisms.output_perturbation import _smallest_gap
+    from dpconvex.mechanisms.output_perturbation import _smallest_output_gap
 
     for loss in (Pinball(0.5), Hinge(), Logistic()):
         bounds = bounds_of(loss, n=60, alpha=0.01)
-        mechanism = OutputPerturbation(gap=1.01 * _smallest_gap(bounds))
+        mechanism = OutputPerturbation(gap=1.01 * _smallest_output_gap(bounds))
         certificate = mechanism.certify(bounds, PureDP(1.0))
         X = np.sign(np.random.default_rng(0).standard_normal((60, 2)))
         rows = MemoryRows(X, X[:, 0], RowMap.from_bounds(2, (-1.0, 1.0), row_norm=1.0))

@@ -13,7 +13,12 @@ from dpconvex.mechanisms import NoisySGD, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.planning import contractive_bandwidth
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
-from dpconvex.privacy.subsampling import dominating_rdp, rdp_epsilon, sampled_epsilon, sampled_multiplier
+from dpconvex.privacy.subsampling import (
+    dominating_subsampled_rdp,
+    rdp_epsilon,
+    subsampled_epsilon,
+    subsampled_multiplier,
+)
 from dpconvex.smoothing import KERNELS, ExponentialKernel, convolve, moreau
 from dpconvex.smoothing.compiled_slopes import compile_slope, compiled_slope
 
@@ -73,7 +78,7 @@ def mixture_renyi(first, second, rate, order):
 @pytest.mark.parametrize("order", [1.5, 2.0, 3.0, 6.0])
 def test_replace_one_bound_covers_every_triple(rate, mu, order):
     """Batches of one record: all others at the origin, the record at one end or another, all within mu."""
-    bound = float(dominating_rdp(rate, mu, [order])[0])
+    bound = float(dominating_subsampled_rdp(rate, mu, [order])[0])
     ends = [(0.0, 0.0), (mu, 0.0), (mu / 2, math.sqrt(0.75) * mu), (-mu / 2, 0.0), (mu / 2, 0.0)]
     worst = 0.0
     for first in ends:
@@ -89,15 +94,15 @@ def test_second_order_is_exact_for_small_rates():
     rate, mu = 1e-3, 0.8
     corner = (mu / 2, math.sqrt(0.75) * mu)
     exact = mixture_renyi((mu, 0.0), corner, rate, 2.0)
-    assert float(dominating_rdp(rate, mu, [2.0])[0]) == pytest.approx(exact, rel=5e-3)
+    assert float(dominating_subsampled_rdp(rate, mu, [2.0])[0]) == pytest.approx(exact, rel=5e-3)
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.7, 2.0])
 def test_full_batches_are_the_gaussian_mechanism(mu):
     orders = np.array([1.5, 2.0, 7.0])
-    np.testing.assert_allclose(dominating_rdp(1.0, mu, orders), orders * mu**2 / 2, rtol=1e-12)
+    np.testing.assert_allclose(dominating_subsampled_rdp(1.0, mu, orders), orders * mu**2 / 2, rtol=1e-12)
     # The integral itself, just below a rate of one.
-    near = dominating_rdp(1 - 1e-12, mu, np.array([1.5, 2.5]))
+    near = dominating_subsampled_rdp(1 - 1e-12, mu, np.array([1.5, 2.5]))
     np.testing.assert_allclose(near, np.array([1.5, 2.5]) * mu**2 / 2, rtol=1e-6)
 
 
@@ -114,7 +119,7 @@ def test_between_dp_accountings_bounds(n, size, multiplier):
     general.compose(dp_event.SampledWithoutReplacementDpEvent(n, size, gaussian))
     poisson = RdpAccountant(orders)
     poisson.compose(dp_event.PoissonSampledDpEvent(size / n, gaussian))
-    ours = dominating_rdp(size / n, 1 / multiplier, orders)
+    ours = dominating_subsampled_rdp(size / n, 1 / multiplier, orders)
     assert (ours <= np.asarray(general.rdp) * (1 + 1e-9)).all()
     assert (ours >= np.asarray(poisson.rdp) * (1 - 1e-9)).all()
     total = 1000 * ours
@@ -134,7 +139,7 @@ def test_poisson_add_or_remove_is_dp_accountings():
     sampled = dp_event.PoissonSampledDpEvent(0.05, dp_event.GaussianDpEvent(1.2))
     accountant.compose(sampled, 50)
     reference = accountant.get_epsilon(1e-5)
-    found = sampled_epsilon("poisson", "add_or_remove_one", 0.05, 50, 1.2, 1e-5)
+    found = subsampled_epsilon("poisson", "add_or_remove_one", 0.05, 50, 1.2, 1e-5)
     assert reference * (1 - 1e-3) <= found <= reference * 1.01
 
 
@@ -143,11 +148,11 @@ def test_poisson_add_or_remove_is_dp_accountings():
 )
 @pytest.mark.parametrize(("rate", "steps", "epsilon"), [(0.1, 40, 0.7), (0.01, 5000, 3.0)])
 def test_calibration_is_safe_and_tight(sampling, neighbors, rate, steps, epsilon):
-    multiplier = sampled_multiplier(sampling, neighbors, rate, steps, epsilon, 1e-5)
+    multiplier = subsampled_multiplier(sampling, neighbors, rate, steps, epsilon, 1e-5)
     facts = (sampling, neighbors, rate, steps)
-    assert sampled_epsilon(*facts, multiplier, 1e-5) <= epsilon
-    assert sampled_epsilon(*facts, 0.995 * multiplier, 1e-5) > epsilon
-    assert sampled_multiplier(*facts, 2 * epsilon, 1e-5) < multiplier
+    assert subsampled_epsilon(*facts, multiplier, 1e-5) <= epsilon
+    assert subsampled_epsilon(*facts, 0.995 * multiplier, 1e-5) > epsilon
+    assert subsampled_multiplier(*facts, 2 * epsilon, 1e-5) < multiplier
 
 
 def facts(n=200, loss=None, neighbors="replace_one", d=2):

@@ -28,7 +28,7 @@ from dpconvex.inputs.schema import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.models import model_file
-from dpconvex.models.model_file import parse_certificate, parse_model
+from dpconvex.models.model_file import parse_certificate_file, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, subsampling
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve_vector
@@ -149,16 +149,16 @@ CERTIFICATES = {
 def test_certificates_of_absurd_size(name):
     base, edits = CERTIFICATES[name]
     tree = put(json.loads(BASES[base].to_json()), edits)
-    assert isinstance(frugal(lambda: parse_certificate(tree)), CertificateError)
+    assert isinstance(frugal(lambda: parse_certificate_file(tree)), CertificateError)
 
 
 def test_the_curvature_of_many_knots_takes_few_densities(monkeypatch):
     seen = []
     plain = LogisticKernel._pdf
     monkeypatch.setattr(LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1])
-    from dpconvex.privacy.description import rebuild
+    from dpconvex.privacy.description import rebuild_description
 
-    few, many = (rebuild(kinked(count)) for count in (40, 1000))
+    few, many = (rebuild_description(kinked(count)) for count in (40, 1000))
     # Unit jumps one bandwidth apart: the curvature is that of a parabola, between the two bounds.
     assert 1.0 <= few.smoothness < 1.001
     assert 1.0 <= many.smoothness < 1.5
@@ -418,8 +418,8 @@ def parse_bounds(data):
 def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_path, monkeypatch):
     """An endless search once, for every epsilon below 0.0026 at this delta."""
     asked = []
-    plain = subsampling.dominating_rdp
-    monkeypatch.setattr(subsampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    plain = subsampling.dominating_subsampled_rdp
+    monkeypatch.setattr(subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1])
     ledger = Ledger(tmp_path / "budget.db", epsilon=1.0, delta=1e-5)
     model = DPQuantileRegressor(
         0.5, epsilon=0.001, delta=1e-6, mechanism="sgd", feature_bounds=(0, 10),
@@ -433,8 +433,8 @@ def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_pat
 
 def test_the_largest_search_is_bounded(monkeypatch):
     asked = []
-    plain = subsampling.dominating_rdp
-    monkeypatch.setattr(subsampling, "dominating_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    plain = subsampling.dominating_subsampled_rdp
+    monkeypatch.setattr(subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1])
     floor = subsampling.rdp_epsilon(subsampling._ORDERS, np.zeros(subsampling._ORDERS.size), 1e-6)
-    subsampling.sampled_multiplier("fixed", "replace_one", 0.01, 10, 1.001 * floor, 1e-6)
+    subsampling.subsampled_multiplier("fixed", "replace_one", 0.01, 10, 1.001 * floor, 1e-6)
     assert len(asked) < 120

@@ -22,7 +22,7 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.inputs.schema import parse_schema
-from dpconvex.models.model_file import parse_certificate, read_json, read_model
+from dpconvex.models.model_file import parse_certificate_file, read_model, read_model_json
 from dpconvex.privacy import CertificateError
 from dpconvex.smoothing import GaussianKernel
 
@@ -279,7 +279,7 @@ def test_files_too_large_are_not_parsed(path, monkeypatch):
     monkeypatch.setattr("dpconvex.models.model_file.LARGEST_FILE", 100)
     path.write_text("{" + " " * 100 + "}")
     with pytest.raises(ModelFileError, match="larger than"):
-        read_json(path)
+        read_model_json(path)
 
 
 def test_what_cannot_be_saved(path, model):
@@ -308,10 +308,10 @@ def test_a_failed_save_leaves_the_old_file_and_no_draft(model, path, monkeypatch
 
 
 def test_certificates_from_strangers(content):
-    parse_certificate(content["certificate"])
+    parse_certificate_file(content["certificate"])
     content["certificate"]["bounds"]["n_samples"] = 10**400
     with pytest.raises(CertificateError):
-        parse_certificate(content["certificate"])
+        parse_certificate_file(content["certificate"])
 
 
 def test_nothing_private_is_written(content):

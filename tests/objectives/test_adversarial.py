@@ -9,7 +9,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective
-from dpconvex.objectives.adversary_sets import exact_support, smoothed_support
+from dpconvex.objectives.adversary_sets import exact_adversary_support, smoothed_adversary_support
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, RobustBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import MinimaxProximalPoint, Newton
@@ -82,7 +82,7 @@ def test_dual_norms(norm):
     rng = np.random.default_rng(2)
     for size in (0.0, 1e-9, 0.1, 10.0):
         c = size * rng.normal(size=5)
-        value, slope, bend = smoothed_support(c, norm, 0.01)
+        value, slope, bend = smoothed_adversary_support(c, norm, 0.01)
         exact = np.abs(c).sum() if norm == "linf" else np.linalg.norm(c)
         slack = 0.01 * (5 if norm == "linf" else 1)
         assert exact - slack <= value <= exact + 1e-15
@@ -226,16 +226,16 @@ def test_sets_of_ones_own(norm):
     slack = width * (np.sum(shape) if norm == "box" else np.log(2 * len(extremes)))
     for _ in range(50):
         c = rng.normal(size=3) * 10 ** rng.uniform(-3, 1)
-        value, slope, bend = smoothed_support(c, norm, width, shape)
+        value, slope, bend = smoothed_adversary_support(c, norm, width, shape)
         support = np.abs(extremes @ c).max()
         assert support - slack - 1e-12 <= value <= support + 1e-12
         with localcontext() as context:
             context.prec = 40
-            exact = exact_support([Decimal(x) for x in c.tolist()], norm, Decimal(width), shape)
+            exact = exact_adversary_support([Decimal(x) for x in c.tolist()], norm, Decimal(width), shape)
         assert value == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
         step = 1e-6
-        around = [smoothed_support(c + step * e, norm, width, shape) for e in np.eye(3)]
-        behind = [smoothed_support(c - step * e, norm, width, shape) for e in np.eye(3)]
+        around = [smoothed_adversary_support(c + step * e, norm, width, shape) for e in np.eye(3)]
+        behind = [smoothed_adversary_support(c - step * e, norm, width, shape) for e in np.eye(3)]
         slopes = [(a[0] - b[0]) / (2 * step) for a, b in zip(around, behind, strict=True)]
         np.testing.assert_allclose(slope, slopes, atol=1e-7)
         assert np.linalg.norm(slope) <= bounds.perturbation_norm * (1 + 1e-12)

@@ -198,7 +198,7 @@ def test_data_larger_than_the_cache_gives_the_same_numbers(monkeypatch):
     small = problem(LOSSES["pinball-logistic"], n=5000)
     theta = np.ones(5)
     expected = small.value_and_gradient(theta)
-    monkeypatch.setattr("dpconvex.engine.dense_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 12)
     value, gradient = problem(LOSSES["pinball-logistic"], n=5000).value_and_gradient(theta)
     assert value == pytest.approx(expected[0], rel=1e-13)

@@ -6,9 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-import dpconvex.solvers.newton_lbfgs
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.block_products import CompensatedSum
+from dpconvex.engine.block_products import CompensatedBlockSum
 from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -42,14 +41,14 @@ def test_sums_keep_their_digits():
     rng = np.random.default_rng(1)
     block = rng.normal(size=(4000, 3)) * 10.0 ** rng.integers(-8, 8, size=(4000, 3))
     multiples = rng.normal(size=4000)
-    half = CompensatedSum(multiples[:1500], block[:1500])
-    half += CompensatedSum(multiples[1500:], block[1500:])
+    half = CompensatedBlockSum(multiples[:1500], block[:1500])
+    half += CompensatedBlockSum(multiples[1500:], block[1500:])
     products = multiples[:, None] * block
     for j, value in enumerate(half.value):
         assert abs(value - math.fsum(products[:, j])) <= 2 * UNIT * abs(value) + 1e-24
     # The sum of numbers that cancel is right to its own digits, which a plain sum is not.
     tiny = np.tile([[1e16], [1.0], [-1e16]], (500, 1))
-    assert CompensatedSum(np.ones(1500), tiny).value[0] == 500.0
+    assert CompensatedBlockSum(np.ones(1500), tiny).value[0] == 500.0
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -96,10 +95,10 @@ def test_rounding_of_coefficients_does_not_keep_a_solver_from_certifying(name, m
 
 
 def test_without_more_digits_they_would_not_certify(monkeypatch):
-    def give_up(solver, descent):
+    def give_up(descent, solver):
         raise descent.failure()
 
-    monkeypatch.setattr(dpconvex.solvers.newton_lbfgs, "solve_around_best", give_up)
+    monkeypatch.setattr("dpconvex.solvers.certified_descent.CertifiedDescent.solve_around_best", give_up)
     with pytest.raises(ConvergenceError):
         Newton().solve(crowded(LOSSES["huber"], 1e5), np.zeros(2), 2e-9)
 

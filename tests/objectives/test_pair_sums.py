@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, pair_sums
-from dpconvex.objectives.pair_sums import logistic_cross, logistic_sums, piecewise_quadratic_sums
+from dpconvex.objectives.pair_sums import logistic_pair_cross, logistic_pair_sums, quadratic_pair_sums
 
 rng = np.random.default_rng(0)
 SCORES = {
@@ -43,9 +43,9 @@ def close(found, exact, tolerance=1e-10):
 def test_logistic_sums_equal_direct_ones(name, swapped):
     targets, sources = SCORES[name][::-1] if swapped else SCORES[name]
     t = targets[:, None] - sources[None, :]
-    close(logistic_sums(targets, sources), expit(t).astype(np.longdouble).sum(1))
+    close(logistic_pair_sums(targets, sources), expit(t).astype(np.longdouble).sum(1))
     softplus = np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t)))
-    close(logistic_sums(targets, sources, "value"), softplus.astype(np.longdouble).sum(1))
+    close(logistic_pair_sums(targets, sources, "value"), softplus.astype(np.longdouble).sum(1))
 
 
 @pytest.mark.parametrize("name", ["random", "tied", "clustered", "heavy tails"])
@@ -54,8 +54,8 @@ def test_cells_and_direct_summation_agree(name, monkeypatch):
     targets, sources = SCORES[name]
     results = []
     for pays in (True, False):
-        monkeypatch.setattr(pair_sums, "_cells_pay", lambda near, far, pays=pays: pays)
-        results.append([logistic_sums(targets, sources, kind) for kind in ("slope", "value")])
+        monkeypatch.setattr(pair_sums, "_pair_cells_pay", lambda near, far, pays=pays: pays)
+        results.append([logistic_pair_sums(targets, sources, kind) for kind in ("slope", "value")])
     np.testing.assert_allclose(results[0], results[1], rtol=1e-12)
 
 
@@ -67,8 +67,8 @@ def test_piece_sums_equal_direct_ones(loss, name):
     for kind in ("value", "slope"):
         direct = getattr(loss, kind)(difference).astype(np.longdouble)
         for found, exact, size in (
-            (piecewise_quadratic_sums(s, t, pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
-            (piecewise_quadratic_sums(t, s, pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
+            (quadratic_pair_sums(s, t, pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
+            (quadratic_pair_sums(t, s, pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
         ):
             # The direct value of a far difference is itself a difference of large numbers.
             slack = 1e-15 * np.abs(difference).max() ** 2 if kind == "value" else 0.0
@@ -79,26 +79,26 @@ def test_hessian_parts_equal_direct_ones():
     s, t = SCORES["random"]
     rows = rng.normal(size=(len(s), 3)), rng.normal(size=(len(t), 3))
     k = expit(s[:, None] - t[None, :]) * expit(t[None, :] - s[:, None])
-    ahead, behind, cross = logistic_cross(s, rows[0], t, rows[1])
+    ahead, behind, cross = logistic_pair_cross(s, rows[0], t, rows[1])
     np.testing.assert_allclose(ahead, k.sum(1), rtol=1e-9)
     np.testing.assert_allclose(behind, k.sum(0), rtol=1e-9)
     np.testing.assert_allclose(cross, rows[0].T @ k @ rows[1], rtol=1e-9, atol=1e-9)
 
 
 def test_empty_classes_sum_to_nothing():
-    assert logistic_sums(np.zeros(0), np.ones(3)).size == 0
-    assert not logistic_sums(np.ones(3), np.zeros(0)).any()
-    assert not piecewise_quadratic_sums(np.ones(3), np.zeros(0), PairSquared().piecewise_quadratic).any()
+    assert logistic_pair_sums(np.zeros(0), np.ones(3)).size == 0
+    assert not logistic_pair_sums(np.ones(3), np.zeros(0)).any()
+    assert not quadratic_pair_sums(np.ones(3), np.zeros(0), PairSquared().piecewise_quadratic).any()
 
 
 @pytest.mark.parametrize("spread", [2.0, 1e5])
 def test_memory_is_linear(spread):
     """A table of pairs would take 16 GB; what is used is a few vectors."""
     s, t = spread * rng.normal(size=20_000), spread * rng.normal(size=100_000)
-    logistic_sums(s[:10], t[:10])
+    logistic_pair_sums(s[:10], t[:10])
     tracemalloc.start()
-    logistic_sums(s, t)
-    logistic_sums(t, s)
+    logistic_pair_sums(s, t)
+    logistic_pair_sums(t, s)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60 * 8 * (s.size + t.size)
@@ -115,12 +115,12 @@ def test_many_equal_terms_stay_within_the_allowance():
 
 
 def test_running_sums_pass_through_few_roundings():
-    from dpconvex.objectives.pair_sums import _blocked_running_sums
+    from dpconvex.objectives.pair_sums import _blocked_pair_sums
 
     for count in (0, 1, 1023, 1024, 5000, 200_000):
         terms = np.full(count, np.longdouble(0.1))
         exact = np.arange(1, count + 1) * np.longdouble(0.1)
         found = np.empty_like(terms)
-        _blocked_running_sums(terms, found)
+        _blocked_pair_sums(terms, found)
         error = np.abs(found - exact)
         assert np.all(error <= 600 * np.finfo(np.longdouble).eps * exact)

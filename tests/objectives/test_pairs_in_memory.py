@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression
-from dpconvex.engine import MemoryRows, RowMap, dense_rows, summation
+from dpconvex.engine import MemoryRows, RowMap, memory_rows, summation
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 
@@ -24,7 +24,7 @@ def make_table():
 @pytest.fixture
 def large(monkeypatch):
     """Let these tables count as large: several blocks, mapped anew in every pass."""
-    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 13)
 
 
@@ -68,7 +68,7 @@ def test_a_large_table_has_the_coefficients_of_a_small_one(settings, dtype, monk
     counts = {"min_positive": 300, "min_negative": 300}
     model = DPAUCClassifier(epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings)
     expected = clone(model).fit(X, y)
-    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 13)
     found = model.fit(X, y)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-5)

@@ -10,7 +10,11 @@ from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHin
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, PairwiseBounds, PureDP, gaussian_scale
-from dpconvex.privacy.objective_perturbation import trace_delta, trace_laplace_scale, trace_perturbation_scale
+from dpconvex.privacy.objective_perturbation import (
+    trace_objective_delta,
+    trace_objective_laplace_scale,
+    trace_objective_scale,
+)
 from dpconvex.solvers import LBFGS, Newton
 
 LOSSES = [PairLogistic("2"), PairLogistic("e"), PairHinge(0.3), PairSquared(), PairSquaredHinge()]
@@ -118,25 +122,27 @@ def test_bad_facts_are_refused():
 def test_gaussian_calibration_is_safe_and_close_to_the_gaussian_mechanism():
     for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-5), (3.0, 1e-3)):
         kappa = epsilon / (8 * math.log(1 / delta))
-        std = trace_perturbation_scale(epsilon, delta, 1.0, kappa, "replace_one")
-        assert trace_delta(epsilon, 1.0 / std, kappa, "replace_one") <= delta
+        std = trace_objective_scale(epsilon, delta, 1.0, kappa, "replace_one")
+        assert trace_objective_delta(epsilon, 1.0 / std, kappa, "replace_one") <= delta
         plain = gaussian_scale(epsilon, delta, 2.0)
         assert plain < std < 1.2 * plain
-        assert trace_perturbation_scale(epsilon, delta, 1.0, kappa / 10, "replace_one") < std
+        assert trace_objective_scale(epsilon, delta, 1.0, kappa / 10, "replace_one") < std
     with pytest.raises(ValueError, match="larger alpha"):
-        trace_perturbation_scale(0.1, 1e-6, 0.5, 1.0, "replace_one")
+        trace_objective_scale(0.1, 1e-6, 0.5, 1.0, "replace_one")
 
 
 def test_orders_keep_to_the_conditions_of_the_trace_form():
     """With kappa above 1 no order is left; just below 1 the bound must not be trusted beyond order 1 / kappa^2."""
-    assert trace_delta(10.0, 0.005, 1.0, "replace_one") == 1.0
-    assert trace_delta(10.0, 0.005, 0.9, "replace_one") > trace_delta(10.0, 0.005, 0.09, "replace_one")
+    assert trace_objective_delta(10.0, 0.005, 1.0, "replace_one") == 1.0
+    assert trace_objective_delta(10.0, 0.005, 0.9, "replace_one") > trace_objective_delta(
+        10.0, 0.005, 0.09, "replace_one"
+    )
 
 
 def test_pure_calibration_follows_its_formula():
-    assert trace_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(0.5 / (1 - 3 * math.log1p(0.2 / 3)))
+    assert trace_objective_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(0.5 / (1 - 3 * math.log1p(0.2 / 3)))
     with pytest.raises(ValueError, match="larger alpha"):
-        trace_laplace_scale(0.1, 1.0, 1.0, 3)
+        trace_objective_laplace_scale(0.1, 1.0, 1.0, 3)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_budget_of_moments_adds_up():
 def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
     from dpconvex import DPAUCClassifier, DPLogisticRegression
     from dpconvex.privacy import Certificate, Ledger, LedgerError
-    from dpconvex.reports.wording import explain_guarantee
+    from dpconvex.reports.wording import guarantee_meaning_wording
 
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (300, 2))
@@ -185,6 +191,6 @@ def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
     assert certificate.neighbors == "replace_one_keeping_label"
     assert certificate.to_json() == model.certify(300, 2).to_json()
     Certificate.from_json(certificate.to_json()).verify()
-    assert "same label" in explain_guarantee(certificate.guarantee, certificate.neighbors)
+    assert "same label" in guarantee_meaning_wording(certificate.guarantee, certificate.neighbors)
     with pytest.raises(LedgerError, match="do not add up"):
         DPLogisticRegression(feature_bounds=(0, 1), ledger=ledger).fit(X, y)

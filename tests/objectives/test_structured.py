@@ -7,10 +7,10 @@ import pytest
 
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear, Pinball, Squared
-from dpconvex.losses.max_affine import group_pieces, upper_envelope
+from dpconvex.losses.max_affine import group_affine_pieces, max_affine_envelope
 from dpconvex.mechanisms import ObjectivePerturbation, StructuredGradientDescent
 from dpconvex.objectives import StructuredObjective, StructuredRecords
-from dpconvex.objectives.structured import spectral_norms
+from dpconvex.objectives.structured import structured_spectral_norms
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, PureDP, StructuredBounds
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex.solvers import Newton
@@ -41,7 +41,7 @@ def test_pieces_are_the_same_function(seed):
     u = rng.normal(size=(400, 2)) * 3
     expected = (u @ slopes.T + offsets).max(axis=1)
     for centre in (np.zeros(2), slopes[0], np.array([0.3, -1.0])):
-        pieces = group_pieces(slopes, offsets, centre)
+        pieces = group_affine_pieces(slopes, offsets, centre)
         best = np.full(len(u), pieces.floor)
         for group in pieces.groups:
             x = u @ np.array(group.direction)
@@ -61,7 +61,7 @@ def test_upper_envelope():
         if np.ptp(slopes) == 0:
             continue
         expected = (np.outer(x, slopes) + offsets).max(axis=1)
-        np.testing.assert_allclose(upper_envelope(slopes, offsets).value(x), expected, atol=1e-9)
+        np.testing.assert_allclose(max_affine_envelope(slopes, offsets).value(x), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -102,23 +102,23 @@ def test_spectral_norms():
     rng = np.random.default_rng(3)
     for shape in ((20, 3, 5), (20, 5, 3), (20, 1, 4)):
         A = rng.normal(size=shape)
-        norms = spectral_norms(A)
+        norms = structured_spectral_norms(A)
         exact = np.linalg.norm(A, 2, axis=(1, 2))
         assert np.all(norms >= exact * (1 - 1e-15))
         np.testing.assert_allclose(norms, exact, rtol=1e-9)
-    extreme = spectral_norms(np.array([1e200, 1e-200, 0.0])[:, None, None] * np.eye(2))
+    extreme = structured_spectral_norms(np.array([1e200, 1e-200, 0.0])[:, None, None] * np.eye(2))
     np.testing.assert_allclose(extreme, [1e200, 1e-200, 0.0])
 
 
 def test_records_are_scaled_as_a_whole():
     A, Y = problem()
     records = StructuredRecords(A, Y, 1.5)
-    assert spectral_norms(records.matrices).max() <= 1.5 * (1 + 1e-11)
+    assert structured_spectral_norms(records.matrices).max() <= 1.5 * (1 + 1e-11)
     factor = records.targets[:, :1] / Y[:, :1]
     assert factor.max() <= 1
     np.testing.assert_allclose(records.matrices, A * factor[:, :, None])
     np.testing.assert_allclose(records.targets, Y * factor)
-    short = spectral_norms(A) < 1.5
+    short = structured_spectral_norms(A) < 1.5
     np.testing.assert_allclose(factor[short], 1)
 
 

@@ -15,7 +15,7 @@ from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, Pu
 from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
-from dpconvex.solvers.accelerated import curvature_bound
+from dpconvex.solvers.accelerated import accelerated_curvature_bound
 
 LOSSES = [Logistic(), Huber(0.2), convolve(Hinge(), LogisticKernel(), 0.5)]
 
@@ -203,5 +203,5 @@ def test_step_lengths_know_the_tilt():
         float(np.linalg.eigvalsh(objective.hessian(theta))[-1])
         for theta in np.random.default_rng(0).normal(size=(50, 4))
     )
-    assert largest <= curvature_bound(objective)
-    assert largest > 2 * curvature_bound(EmpiricalObjective(data(), Logistic(), 0.1))
+    assert largest <= accelerated_curvature_bound(objective)
+    assert largest > 2 * accelerated_curvature_bound(EmpiricalObjective(data(), Logistic(), 0.1))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex import DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
-from dpconvex.planning.cost_warning import PrivacyCostWarning, warn_of_cost
+from dpconvex.planning.cost_warning import PrivacyCostWarning, warn_of_privacy_cost
 
 EPSILONS = (0.05, 0.2, 0.5, 1.0, 2.0, 8.0)
 ROWS = (30, 100, 250, 600, 1500, 5000, 50_000)
@@ -32,7 +32,7 @@ def words_of(certificate):
     """Return what is said of the cost; None where nothing is."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_cost(certificate)
+        warn_of_privacy_cost(certificate)
     said = [str(item.message) for item in caught if item.category is PrivacyCostWarning]
     assert len(said) <= 1
     return said[0] if said else None

@@ -12,7 +12,12 @@ from typer.testing import CliRunner
 from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.cli import app
 from dpconvex.planning import plan
-from dpconvex.planning.forecasts import intercept_for, logistic_constant_excess, logistic_excess, pinball_risk
+from dpconvex.planning.excess_and_prescriptions import (
+    logistic_constant_excess,
+    logistic_excess,
+    logistic_excess_intercept,
+    pinball_excess_reference,
+)
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -106,7 +111,7 @@ def quantile_run(rng, n, d, spread, mechanism, epsilon, level, scale):
     off = model.coef_ - theta[1:]
     mean, variance = theta[0] - model.intercept_, scale**2 + spread**2 * off @ off
     best = scale * math.exp(-(ndtri(level) ** 2) / 2) / math.sqrt(2 * math.pi)
-    return float(pinball_risk(level, np.array(mean), np.array(variance))) / best - 1
+    return float(pinball_excess_reference(level, np.array(mean), np.array(variance))) / best - 1
 
 
 def linear_run(rng, n, d, spread, mechanism, epsilon, delta, scale):
@@ -237,7 +242,7 @@ def test_default_fits_lose_no_more_than_a_constant(task):
 
 def test_a_constant_loses_less_where_labels_are_rare():
     """The excess of the share of positive labels, by simulation: 3e6 margins know it to 1 %."""
-    intercept = intercept_for(0.03)
+    intercept = logistic_excess_intercept(0.03)
     margins = intercept + math.sqrt(2) * np.random.default_rng(0).normal(size=3_000_000)
     best = expit(margins)
     entropy = -np.mean(best * np.log(best) + (1 - best) * np.log1p(-best))

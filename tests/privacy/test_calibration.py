@@ -10,8 +10,8 @@ from dpconvex.privacy import (
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.calibration import gaussian_delta, released_scale, smallest_safe
-from dpconvex.privacy.certificate import NoiseTerm
+from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_delta, smallest_safe_scale
+from dpconvex.privacy.certificate import CertifiedNoise
 
 VECTORS = [
     (0.2, 1e-5, 0.01, 16.304133, 17.141835, 35.938386),
@@ -53,19 +53,19 @@ def test_pure_scale():
 
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
 def test_releases_pay_for_their_grid(law):
-    scale = released_scale(0.3, 1.0, 50)
-    term = NoiseTerm(law, scale, 1.0, 50, "sum")
+    scale = calibrated_release_scale(0.3, 1.0, 50)
+    term = CertifiedNoise(law, scale, 1.0, 50, "sum")
     assert 1.0 < term.rounded_sensitivity <= 0.3 * scale
 
 
 def test_search_stays_on_the_safe_side_of_jumps_and_bumps():
     """Discontinuous and non-monotone conditions: what is returned must itself hold."""
-    jump = smallest_safe(lambda x: x >= math.pi)
+    jump = smallest_safe_scale(lambda x: x >= math.pi)
     assert math.pi <= jump <= math.pi * (1 + 1e-12)
-    bump = smallest_safe(lambda x: x > 100 or 3 < x < 4)
+    bump = smallest_safe_scale(lambda x: x > 100 or 3 < x < 4)
     assert bump > 100 or 3 < bump < 4
     with pytest.raises(ValueError, match="No finite noise"):
-        smallest_safe(lambda x: False)
+        smallest_safe_scale(lambda x: False)
 
 
 def test_gaussian_scale_holds_at_the_returned_value():
@@ -97,5 +97,5 @@ def test_impossible_requests_are_refused(arguments, match):
 
 def test_a_budget_below_the_samplers_grid_is_refused():
     with pytest.raises(ValueError, match="larger budget"):
-        released_scale(1e-12, 1.0, 4)
-    assert released_scale(1e-6, 1.0, 4) > 1e6
+        calibrated_release_scale(1e-12, 1.0, 4)
+    assert calibrated_release_scale(1e-6, 1.0, 4) > 1e6

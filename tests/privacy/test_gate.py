@@ -7,13 +7,21 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import pack_symmetric, unpack_symmetric
+from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.calibration import GRID_BITS, RESERVED, grid_of
-from dpconvex.privacy.certificate import MOST_EPSILON, CertificateError, NoiseTerm
-from dpconvex.privacy.noise import FAILURE_PROBABILITY, TAIL_PROBABILITY, NoiseSource, Words, choose, normal, on_grid
+from dpconvex.privacy.certificate import MOST_EPSILON, CertificateError, CertifiedNoise
+from dpconvex.privacy.noise import (
+    FAILURE_PROBABILITY,
+    TAIL_PROBABILITY,
+    NoiseSource,
+    Words,
+    choose,
+    normal_and_laplace,
+    on_grid,
+)
 
 CAP = 2.0**1000
 
@@ -92,8 +100,8 @@ def drawn(words, ratio, size):
     """As many of `size` numbers as the words last for."""
     out = np.zeros(size, dtype=np.int64)
     significand, exponent = math.frexp(ratio)
-    filled, used, is_open = normal._fill_rounded(
-        np.array(words, dtype=np.uint64), normal._WHOLE_PARTS, np.uint64(int(significand * 2**53)),
+    filled, used, is_open = normal_and_laplace._fill_rounded_normals(
+        np.array(words, dtype=np.uint64), normal_and_laplace._WHOLE_PARTS, np.uint64(int(significand * 2**53)),
         np.uint64(53 - exponent), out, 0,
     )  # fmt: skip
     assert not is_open
@@ -151,7 +159,7 @@ def test_refills_change_nothing():
     """Words in small portions give the numbers that all at once give: none is dropped or used for two."""
 
     words = np.random.default_rng(1).integers(0, 2**64, 400_000, dtype=np.uint64)
-    runs = [normal.rounded_normals(Portions(words, most), 2.0**22, 500) for most in (3, 50, 10**6)]
+    runs = [normal_and_laplace.rounded_normals(Portions(words, most), 2.0**22, 500) for most in (3, 50, 10**6)]
     assert np.array_equal(runs[0], runs[1])
     assert np.array_equal(runs[0], runs[2])
 
@@ -163,7 +171,7 @@ def words_with_ties(count, seed):
     few += [word // 2 for word in few] + [word // 2 + 1 for word in few[:6]]
     # (2k + x) / (2k + 2) for k = 1, 2 and small x: dice that leave that comparison open.
     few += [((2 * k << 64) + x) // (2 * k + 2) for k in (1, 2) for x in few[:4]]
-    few += [2 * edge + bit for edge in normal._WHOLE_PARTS[:4].tolist() for bit in (0, 1)]
+    few += [2 * edge + bit for edge in normal_and_laplace._WHOLE_PARTS[:4].tolist() for bit in (0, 1)]
     plain = rng.integers(0, 2**64, count, dtype=np.uint64)
     return np.where(rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain)
 
@@ -172,12 +180,12 @@ def words_with_ties(count, seed):
 @pytest.mark.parametrize("most", [5, 10**6])
 def test_ties_are_decided_by_further_digits(ratio, most, monkeypatch):
     """Word by word as exact arithmetic decides, wherever 64 digits leave a comparison open."""
-    opened, slow = [], normal.exact_normal
-    monkeypatch.setattr(normal, "exact_normal", lambda take: opened.append(1) or slow(take))
+    opened, slow = [], normal_and_laplace.exact_normal
+    monkeypatch.setattr(normal_and_laplace, "exact_normal", lambda take: opened.append(1) or slow(take))
     with mpmath.workdps(200):
         for seed in range(8):
             words = words_with_ties(20_000, seed)
-            found = normal.rounded_normals(Portions(words, most), ratio, 150).tolist()
+            found = normal_and_laplace.rounded_normals(Portions(words, most), ratio, 150).tolist()
             assert found == ideal(words.tolist(), ratio, 150)
     assert len(opened) > 200  # of 1200 numbers
 
@@ -185,7 +193,7 @@ def test_ties_are_decided_by_further_digits(ratio, most, monkeypatch):
 @pytest.mark.parametrize("place", ["pick", "last", "die"])
 def test_each_kind_of_tie_is_noticed(place):
     """One tie each, decided one way and the other by the next word."""
-    edge = int(normal._WHOLE_PARTS[0])
+    edge = int(normal_and_laplace._WHOLE_PARTS[0])
     with mpmath.workdps(60):
         exact = mpmath.mpf(2) ** 63 / mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
         further = int((exact - edge) * 2**64)
@@ -201,11 +209,12 @@ def test_each_kind_of_tie_is_noticed(place):
         for decision in decisions:
             words = [*stream, decision, 2**63, *tail]
             out = np.zeros(1, dtype=np.int64)
-            filled, used, is_open = normal._fill_rounded(
-                np.array(words, dtype=np.uint64), normal._WHOLE_PARTS, np.uint64(2**52), np.uint64(20), out, 0
+            filled, used, is_open = normal_and_laplace._fill_rounded_normals(
+                np.array(words, dtype=np.uint64), normal_and_laplace._WHOLE_PARTS,
+                np.uint64(2**52), np.uint64(20), out, 0
             )  # fmt: skip
             assert (filled, used, is_open) == (0, 0, True)
-            found = normal.rounded_normals(Portions(words), 2.0**32, 20).tolist()
+            found = normal_and_laplace.rounded_normals(Portions(words), 2.0**32, 20).tolist()
             assert found == ideal(words, 2.0**32, 20)
             results.append(found)
     assert results[0] != results[1]
@@ -216,11 +225,11 @@ def test_whole_parts_are_right_to_the_last_bit():
         total = mpmath.fsum(mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(24))
         for bits in (63, 127, 400):
             running = mpmath.mpf(0)
-            for k, threshold in enumerate(normal.whole_part_sums(bits)[:-1]):
+            for k, threshold in enumerate(normal_and_laplace.normal_whole_part_sums(bits)[:-1]):
                 running += mpmath.exp(-mpmath.mpf(k * k) / 2)
                 assert threshold == int(mpmath.floor(2**bits * running / total))
-            assert normal.whole_part_sums(bits)[-1] == 2**bits
-    assert normal._WHOLE_PARTS.tolist() == list(normal.whole_part_sums(63))
+            assert normal_and_laplace.normal_whole_part_sums(bits)[-1] == 2**bits
+    assert normal_and_laplace._WHOLE_PARTS.tolist() == list(normal_and_laplace.normal_whole_part_sums(63))
 
 
 def test_stated_failure_covers_tails_and_choices():
@@ -229,9 +238,9 @@ def test_stated_failure_covers_tails_and_choices():
         tail = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [24, mpmath.inf]) / mass
         attempts = mass / mpmath.sqrt(mpmath.pi / 2)
         assert attempts < 1.41
-        assert attempts * (tail + mpmath.mpf(2) ** -399) < normal.NORMAL_FAILURE
-    assert normal.NORMAL_FAILURE < TAIL_PROBABILITY
-    assert 3 * normal.NORMAL_FAILURE + 2.0**-140 < FAILURE_PROBABILITY
+        assert attempts * (tail + mpmath.mpf(2) ** -399) < normal_and_laplace.NORMAL_FAILURE
+    assert normal_and_laplace.NORMAL_FAILURE < TAIL_PROBABILITY
+    assert 3 * normal_and_laplace.NORMAL_FAILURE + 2.0**-140 < FAILURE_PROBABILITY
     # What calibrations keep in reserve is more, see the comment there.
     assert (1 + math.exp(MOST_EPSILON)) * 1e9 * TAIL_PROBABILITY < RESERVED * 1e-35
 
@@ -255,8 +264,8 @@ def test_l2_laplace_follows_exact_arithmetic(size, monkeypatch):
     for _ in range(50):
         z = [int(abs(z) * 2**60) << 132 for z in rng.normal(size=3 * size)]
         signs = rng.integers(0, 2, 3 * size).tolist()
-        monkeypatch.setattr(normal, "normal_digits", lambda words, count, both=(signs, z): both)
-        found = normal.rounded_l2_laplace(Words(), ratio, size)
+        monkeypatch.setattr(normal_and_laplace, "normal_digits", lambda words, count, both=(signs, z): both)
+        found = normal_and_laplace.rounded_l2_laplace(Words(), ratio, size)
         with mpmath.workdps(80):
             z = [mpmath.mpf(d) / mpmath.mpf(2) ** 192 for d in z]
             radius = ratio * mpmath.fsum(x * x for x in z[size:]) / 2
@@ -272,28 +281,28 @@ def test_l2_laplace_takes_more_digits_where_they_decide(monkeypatch):
     square = ((2 * cell + 1) << 2 * 256) // 2**22
     exact = math.isqrt(square)
     first, threshold = exact >> 64, exact % 2**64
-    monkeypatch.setattr(normal, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0]))
+    monkeypatch.setattr(normal_and_laplace, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0]))
     for word, expected in ((threshold - 2, -cell), (threshold + 2, -cell - 1)):
         words = Portions([5, word, 0, *range(30)])
-        assert normal.rounded_l2_laplace(words, ratio, 1).tolist() == [expected]
+        assert normal_and_laplace.rounded_l2_laplace(words, ratio, 1).tolist() == [expected]
         assert words.words.size == 30
 
 
 def test_normal_digits_are_the_rounded_numbers_in_full():
     words = np.random.default_rng(6).integers(0, 2**64, 9_000, dtype=np.uint64).tolist()
-    signs, sizes = normal.normal_digits(Portions(words, 40), 100)
+    signs, sizes = normal_and_laplace.normal_digits(Portions(words, 40), 100)
     stream = iter(words)
     for sign, size in zip(signs, sizes, strict=True):
-        exact_sign, whole, x = normal.exact_normal(stream.__next__)
+        exact_sign, whole, x = normal_and_laplace.exact_normal(stream.__next__)
         x.extend()
         x.extend()
         assert (sign, size) == (exact_sign, (whole << 192) + x.value)
     # With ties, all digits that were looked at are kept.
     words = words_with_ties(9_000, 3)
-    signs, sizes = normal.normal_digits(Portions(words), 100)
+    signs, sizes = normal_and_laplace.normal_digits(Portions(words), 100)
     stream = iter(words.tolist())
     for sign, size in zip(signs, sizes, strict=True):
-        exact_sign, whole, x = normal.exact_normal(stream.__next__)
+        exact_sign, whole, x = normal_and_laplace.exact_normal(stream.__next__)
         while x.bits < 192:
             x.extend()
         assert (sign, size) == (exact_sign, (whole << 192) + (x.value >> (x.bits - 192)))
@@ -304,7 +313,7 @@ def test_grid_is_public_and_fine(scale):
     grid = grid_of(scale)
     assert math.frexp(grid)[0] == 0.5
     assert 2.0**GRID_BITS <= scale / grid < 2.0 ** (GRID_BITS + 1)
-    term = NoiseTerm("gaussian", scale, 1.5 * scale, 9, "sum")
+    term = CertifiedNoise("gaussian", scale, 1.5 * scale, 9, "sum")
     assert term.rounded_sensitivity == pytest.approx(1.5 * scale + 3 * grid, rel=1e-15)
 
 
@@ -337,7 +346,7 @@ def test_noise_far_below_the_value_is_added_exactly_and_then_rounded():
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
 def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
     """The same words, three values: the releases differ by exactly what the rounded values differ."""
-    term = NoiseTerm(law, 0.7, 1.0, 3, "sum")
+    term = CertifiedNoise(law, 0.7, 1.0, 3, "sum")
     grid = grid_of(0.7)
     zero = NoiseSource(3).add(np.zeros(3), term)
     value = np.array([1 / 3, -1e6, 0.1])
@@ -351,7 +360,7 @@ def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
 @pytest.mark.parametrize("sampler", ["auto", "exact"])
 def test_supports_do_not_depend_on_data(law, sampler):
     """In floating point, sums of 1/3 and noise fall on other numbers than noise alone: an attack by their bits."""
-    term = NoiseTerm(law, 1.3, 1.0, 1, "sum")
+    term = CertifiedNoise(law, 1.3, 1.0, 1, "sum")
     for value in (0.0, 1 / 3, 1e-17, -7.77e5):
         released = np.concatenate([NoiseSource(sampler=sampler).add([value], term) for _ in range(100)])
         assert np.array_equal(released * 2.0**GRID_BITS, np.rint(released * 2.0**GRID_BITS))
@@ -360,8 +369,10 @@ def test_supports_do_not_depend_on_data(law, sampler):
 def test_symmetric_matrices_keep_their_shape_and_frobenius_law():
     matrix = np.array([[2.0, 0.5, -1.0], [0.5, 3.0, 0.25], [-1.0, 0.25, 4.0]])
     source = NoiseSource(0)
-    term = NoiseTerm("gaussian", 0.5, 1.0, 6, "sum")
-    draws = np.array([unpack_symmetric(source.add(pack_symmetric(matrix), term), 3) - matrix for _ in range(4_000)])
+    term = CertifiedNoise("gaussian", 0.5, 1.0, 6, "sum")
+    draws = np.array(
+        [unpack_query_matrix(source.add(pack_query_matrix(matrix), term), 3) - matrix for _ in range(4_000)]
+    )
     assert np.array_equal(draws, draws.transpose(0, 2, 1))
     spread = draws.std(axis=0)
     expected = 0.5 * np.where(np.eye(3), 1, 1 / math.sqrt(2))

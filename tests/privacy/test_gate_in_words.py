@@ -10,7 +10,7 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.noise import FAILURE_PROBABILITY
 from dpconvex.reports.report import render_report
-from dpconvex.reports.summary import certificate_table
+from dpconvex.reports.summary import certificate_summary_table
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 
@@ -18,7 +18,7 @@ X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 def texts(model):
     """What the summary, the command line and the report say."""
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(certificate_table(model.certificate_))
+    console.print(certificate_summary_table(model.certificate_))
     return repr(model.summary()), console.export_text(), render_report(model)
 
 

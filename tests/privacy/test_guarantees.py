@@ -10,10 +10,10 @@ from scipy.stats import norm
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.calibration import GRID_BITS, gaussian_delta, grid_of
-from dpconvex.privacy.guarantees import for_group, guarantee_from_dict, pure_mu
-from dpconvex.privacy.objective_perturbation import trace_delta, trace_perturbation_scale
-from dpconvex.privacy.rounding_errors import summation_error
-from dpconvex.privacy.subsampling import dominating_rdp, sampled_multiplier
+from dpconvex.privacy.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
+from dpconvex.privacy.objective_perturbation import trace_objective_delta, trace_objective_scale
+from dpconvex.privacy.rounding_errors import summation_rounding_error
+from dpconvex.privacy.subsampling import dominating_subsampled_rdp, subsampled_multiplier
 
 ALL = [PureDP(0.3), PureDP(4.0), ApproxDP(1.0, 1e-6), ApproxDP(0.1, 0.05), GaussianDP(0.5), GaussianDP(3.0)]
 
@@ -88,25 +88,29 @@ def test_text_is_not_a_number():
 
 def test_known_values():
     assert gaussian_delta(1.0, 1.0) == pytest.approx(0.1269367, abs=5e-8)
-    assert pure_mu(1.0) == pytest.approx(1.232035, abs=5e-7)
+    assert pure_guarantee_mu(1.0) == pytest.approx(1.232035, abs=5e-7)
     assert ApproxDP(1.0, 1e-6).as_gaussian().mu == pytest.approx(0.236704, abs=5e-7)
     assert grid_of(3.0) == 2.0 ** (1 - GRID_BITS)
-    assert summation_error(10_000, 100, 1.0) < 2e-9
+    assert summation_rounding_error(10_000, 100, 1.0) < 2e-9
     assert float(AUCScoreBounds(50, 200).sensitivity("replace_one_keeping_label")) == 1 / 50
     assert float(AUCScoreBounds(50, 200).sensitivity("replace_one")) == pytest.approx(0.024876, abs=5e-7)
 
 
 def test_three_records_together():
-    three = for_group(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
+    three = group_guarantee(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
     assert three.epsilon_bound == 3.0
     assert three.delta_bound == pytest.approx(11.107338e-6, abs=5e-13)
 
 
 def test_trace_form_falls_with_the_curvature():
-    assert trace_delta(1.0, 0.1, 0.01, "replace_one") < trace_delta(1.0, 0.1, 0.05, "replace_one") < 2e-6
-    assert trace_perturbation_scale(1.0, 1e-6, 1.0, 0.05, "replace_one") == pytest.approx(10.3, abs=0.05)
+    assert (
+        trace_objective_delta(1.0, 0.1, 0.01, "replace_one")
+        < trace_objective_delta(1.0, 0.1, 0.05, "replace_one")
+        < 2e-6
+    )
+    assert trace_objective_scale(1.0, 1e-6, 1.0, 0.05, "replace_one") == pytest.approx(10.3, abs=0.05)
 
 
 def test_batches_of_all_records_are_the_gaussian_mechanism():
-    assert float(dominating_rdp(1.0, 0.5, [3.0])[0]) == 0.375
-    assert sampled_multiplier("fixed", "replace_one", 1.0, 1, 1.0, 1e-5) == 4.046
+    assert float(dominating_subsampled_rdp(1.0, 0.5, [3.0])[0]) == 0.375
+    assert subsampled_multiplier("fixed", "replace_one", 1.0, 1, 1.0, 1e-5) == 4.046

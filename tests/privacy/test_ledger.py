@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon, pure_mu
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon, pure_guarantee_mu
 from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
 
 
@@ -168,7 +168,7 @@ def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
     ledger.charge(ApproxDP(1.0, 1e-6), mu=0.23)
     ledger.charge(PureDP(0.5))
     assert ledger.entries()[0].mu == 0.23
-    assert ledger.total().mu == pytest.approx(math.hypot(0.23, pure_mu(0.5)))
+    assert ledger.total().mu == pytest.approx(math.hypot(0.23, pure_guarantee_mu(0.5)))
     ledger.charge(PureDP(ledger.remaining().epsilon))
     assert ledger.remaining().mu < 1e-3
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, pure_mu
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, pure_guarantee_mu
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.privacy_filter import PrivacyFilter, pure_epsilon
 
@@ -104,12 +104,12 @@ def test_a_line_is_crossed_as_rarely_as_the_filter_says():
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 1.1e-4, 0.01, 0.5, 1.0, 5.0, 40.0])
 def test_a_pure_charge_in_mu_is_dominated_by_its_gaussian(epsilon):
-    mu = pure_mu(epsilon)
+    mu = pure_guarantee_mu(epsilon)
     for type_one in (1e-3, 0.2, 1 / (1 + math.exp(epsilon)), 0.5, 0.9):
         floor = GaussianDP(mu).tradeoff(type_one)
         assert PureDP(epsilon).tradeoff(type_one) >= floor - 1e-12
     assert epsilon * (1 - 1e-7) <= pure_epsilon(mu) <= epsilon * (1 + 1e-8)
-    assert pure_mu(pure_epsilon(mu)) <= mu
+    assert pure_guarantee_mu(pure_epsilon(mu)) <= mu
 
 
 def test_whatever_is_granted_can_be_granted_in_no_other_order_for_more(tmp_path):

@@ -291,7 +291,7 @@ def test_what_is_not_kept_is_not_granted(path, monkeypatch):
     ledger = Ledger(path, epsilon=1.0, delta=0.0)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "_write_records", lambda connection, snapshot: setattr(snapshot, "digest", "0"))
+        patch.setattr(ledger_file, "_write_ledger_file", lambda connection, snapshot: setattr(snapshot, "digest", "0"))
         with pytest.raises(LedgerError, match="does not keep what is written"):
             ledger.charge(PureDP(0.9))
     assert path.read_bytes() == before

@@ -5,23 +5,23 @@ import pytest
 
 from dpconvex import DPLogisticRegression
 from dpconvex.privacy import ApproxDP, GaussianDP, Ledger, PureDP
-from dpconvex.privacy.ledger import LedgerError, convert_unit
+from dpconvex.privacy.ledger import LedgerError, convert_ledger_unit
 
 FIVE = "one person, at most 5 rows"
 
 
 def test_what_follows_from_a_promise_to_another_unit():
     record, anybody = "one record", "one person"
-    assert convert_unit(PureDP(0.1), None, record, FIVE) == (PureDP(0.5), None)
-    assert convert_unit(GaussianDP(0.1), 0.1, record, FIVE) == (GaussianDP(0.5), 0.5)
+    assert convert_ledger_unit(PureDP(0.1), None, record, FIVE) == (PureDP(0.5), None)
+    assert convert_ledger_unit(GaussianDP(0.1), 0.1, record, FIVE) == (GaussianDP(0.5), 0.5)
     two = "one person, at most 2 rows"
-    assert convert_unit(PureDP(0.1), None, two, FIVE)[0].epsilon_bound == pytest.approx(0.3)
+    assert convert_ledger_unit(PureDP(0.1), None, two, FIVE)[0].epsilon_bound == pytest.approx(0.3)
     for stronger in (FIVE, anybody):
-        assert convert_unit(PureDP(0.1), None, stronger, two) == (PureDP(0.1), None)
+        assert convert_ledger_unit(PureDP(0.1), None, stronger, two) == (PureDP(0.1), None)
     for weaker in (record, FIVE):
-        assert convert_unit(PureDP(0.1), None, weaker, anybody) is None
-    assert convert_unit(PureDP(0.1), None, anybody, record) is None
-    generic, _ = convert_unit(ApproxDP(0.1, 1e-8), None, record, FIVE)
+        assert convert_ledger_unit(PureDP(0.1), None, weaker, anybody) is None
+    assert convert_ledger_unit(PureDP(0.1), None, anybody, record) is None
+    generic, _ = convert_ledger_unit(ApproxDP(0.1, 1e-8), None, record, FIVE)
     assert generic.delta_bound == pytest.approx(1e-8 * np.expm1(0.5) / np.expm1(0.1))
 
 

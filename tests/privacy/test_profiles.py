@@ -10,13 +10,13 @@ from scipy.stats import chi, norm
 
 from dpconvex.privacy.calibration import gaussian_delta
 from dpconvex.privacy.objective_perturbation import (
-    chi_delta,
-    glm_add_remove_delta,
-    glm_replace_delta,
-    renyi_curve,
-    renyi_delta,
-    structured_delta,
-    two_sided_delta,
+    chi_objective_delta,
+    glm_add_remove_objective_delta,
+    glm_replace_objective_delta,
+    renyi_objective_curve,
+    renyi_objective_delta,
+    structured_objective_delta,
+    two_sided_objective_delta,
 )
 
 
@@ -53,7 +53,7 @@ def test_two_sided_delta_against_quadrature(epsilon, ratio):
 
     kink = max(0.0, (epsilon - ratio**2 / 2) / ratio)
     value, _ = quad(integrand, kink, kink + 14, epsabs=1e-15)
-    assert two_sided_delta(epsilon, ratio) == pytest.approx(value, rel=1e-8)
+    assert two_sided_objective_delta(epsilon, ratio) == pytest.approx(value, rel=1e-8)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 10, 60])
@@ -75,7 +75,7 @@ def test_chi_delta_against_quadrature_and_never_below(dimension, epsilon, ratio)
         middle = max(kink, math.sqrt(k))
         points = sorted({kink, middle, middle + 1, middle + 4, middle + 30})
         exact = float(mpmath.quad(integrand, points))
-    found = chi_delta(epsilon, ratio, dimension)
+    found = chi_objective_delta(epsilon, ratio, dimension)
     if exact > 1e-250:
         assert found == pytest.approx(exact, rel=1e-8)
         assert found >= exact * (1 - 1e-9)
@@ -87,7 +87,7 @@ def test_chi_delta_by_monte_carlo():
     r = chi.rvs(7, size=500_000, random_state=rng)
     sample = np.maximum(0.0, -np.expm1(np.minimum(0.0, 0.7 - 0.6 * r - 0.18)))
     error = sample.std() / math.sqrt(len(sample))
-    assert abs(chi_delta(0.7, 0.6, 7) - sample.mean()) < 6 * error
+    assert abs(chi_objective_delta(0.7, 0.6, 7) - sample.mean()) < 6 * error
 
 
 def test_glm_profiles_by_their_parts():
@@ -100,13 +100,13 @@ def test_glm_profiles_by_their_parts():
         reduced = epsilon - math.log1p(kappa)
         both = 2 * phi_delta(epsilon, a)
         one = phi_delta(reduced, a) if reduced >= 0 else 1 - math.exp(reduced) * (1 - phi_delta(0.0, a))
-        assert glm_add_remove_delta(epsilon, a, kappa) == pytest.approx(max(both, one), rel=1e-8)
+        assert glm_add_remove_objective_delta(epsilon, a, kappa) == pytest.approx(max(both, one), rel=1e-8)
         if reduced > 0:
             value = 2 * phi_delta(reduced, 2 * a)
             if 4 * a * a > 2 * (math.sqrt(1 + reduced**2) - 1):
-                value = min(1.0, 2 * two_sided_delta(reduced, 2 * a))
-            assert glm_replace_delta(epsilon, a, kappa) == pytest.approx(value, rel=1e-8)
-    assert glm_replace_delta(0.1, 0.01, 0.2) == 1.0  # log(1 + kappa) exceeds epsilon
+                value = min(1.0, 2 * two_sided_objective_delta(reduced, 2 * a))
+            assert glm_replace_objective_delta(epsilon, a, kappa) == pytest.approx(value, rel=1e-8)
+    assert glm_replace_objective_delta(0.1, 0.01, 0.2) == 1.0  # log(1 + kappa) exceeds epsilon
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0])
@@ -133,32 +133,32 @@ def test_renyi_determinants_are_attained_by_a_quadratic_record(order):
 
     orders = np.array([order])
     found = divergence(base + beta, base)
-    assert found == pytest.approx(renyi_curve(orders, 0.0, kappa, 1, "with")[0], rel=1e-6)
+    assert found == pytest.approx(renyi_objective_curve(orders, 0.0, kappa, 1, "with")[0], rel=1e-6)
     found = divergence(base, base + beta)
-    assert found == pytest.approx(renyi_curve(orders, 0.0, kappa, 1, "without")[0], rel=1e-6)
+    assert found == pytest.approx(renyi_objective_curve(orders, 0.0, kappa, 1, "without")[0], rel=1e-6)
 
 
 def test_renyi_curve_is_infinite_beyond_its_pole():
-    curve = renyi_curve(np.array([2.0, 11.0, 20.0]), 0.1, 0.1, 1, "without")
+    curve = renyi_objective_curve(np.array([2.0, 11.0, 20.0]), 0.1, 0.1, 1, "without")
     assert np.isfinite(curve[0])
     assert np.isinf(curve[2])
 
 
 def test_renyi_delta_is_a_minimum_over_orders():
-    best = renyi_delta(1.0, 0.12, 0.01, 3, "replace")
+    best = renyi_objective_delta(1.0, 0.12, 0.01, 3, "replace")
     for order in np.geomspace(1.5, 90, 400):
-        curve = renyi_curve(np.array([order]), 0.12, 0.01, 3, "replace")[0]
+        curve = renyi_objective_curve(np.array([order]), 0.12, 0.01, 3, "replace")[0]
         value = math.exp((order - 1) * (curve - 1.0)) * (1 - 1 / order) ** (order - 1) / order
         assert best <= value * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
 def test_structured_delta_grows_with_rank_noise_ratio_and_curvature(neighbors):
-    base = structured_delta(1.0, 0.1, 0.01, 3, neighbors)
-    assert structured_delta(1.0, 0.1, 0.01, 6, neighbors) >= base
-    assert structured_delta(1.0, 0.12, 0.01, 3, neighbors) > base
-    assert structured_delta(1.0, 0.1, 0.03, 3, neighbors) > base
-    assert structured_delta(1.2, 0.1, 0.01, 3, neighbors) < base
+    base = structured_objective_delta(1.0, 0.1, 0.01, 3, neighbors)
+    assert structured_objective_delta(1.0, 0.1, 0.01, 6, neighbors) >= base
+    assert structured_objective_delta(1.0, 0.12, 0.01, 3, neighbors) > base
+    assert structured_objective_delta(1.0, 0.1, 0.03, 3, neighbors) > base
+    assert structured_objective_delta(1.2, 0.1, 0.01, 3, neighbors) < base
 
 
 @pytest.mark.parametrize("epsilon", [1e-15, 1e-12, 1e-8, 1e-4, 0.01])

@@ -6,13 +6,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import largest_cancellation, rounding_share
-from dpconvex.core.records import cancellation
+from dpconvex.core.queries import largest_query_cancellation, query_rounding_share
+from dpconvex.core.row_coordinates import coordinate_cancellation
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.summation import accumulate, additions_in_memory, block_rows, most_additions, sum_depth
+from dpconvex.engine.summation import (
+    block_rows,
+    most_summation_additions,
+    pairwise_summation,
+    sum_depth,
+    summation_additions,
+)
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.rounding_errors import most_summed_rows, summation_error
+from dpconvex.privacy.rounding_errors import most_summed_rows, summation_rounding_error
 
 
 def norm_of_error(computed, exact):
@@ -55,7 +61,7 @@ def test_combined_rows_stay_within_the_bound(kind, cache, order, monkeypatch):
     assert (weights == 1).all()
     exact = [Fraction(math.fsum(column)) for column in (multiples[:, None] * placed).T.tolist()]
     error = norm_of_error(total, exact)
-    assert error <= summation_error(n, d, float(np.linalg.norm(placed, axis=1).max()))
+    assert error <= summation_rounding_error(n, d, float(np.linalg.norm(placed, axis=1).max()))
 
 
 def test_the_bound_is_tight_enough_to_notice_a_sum_one_by_one():
@@ -63,10 +69,10 @@ def test_the_bound_is_tight_enough_to_notice_a_sum_one_by_one():
     n, term = 2_000_000, 0.1
     chain = float(np.cumsum(np.full(n, term))[-1])
     error = abs(float(Fraction(chain) - n * Fraction(term)))
-    assert error > summation_error(n, 10_000, term)
+    assert error > summation_rounding_error(n, 10_000, term)
     rows = MemoryRows(np.full((n, 1), term), np.zeros(n), RowMap(1, 1.0, fit_intercept=False))
     (total,) = rows.sum(lambda block, y, w: (block.sum(axis=0),))
-    assert abs(float(Fraction(float(total[0])) - n * Fraction(term))) <= summation_error(n, 1, term)
+    assert abs(float(Fraction(float(total[0])) - n * Fraction(term))) <= summation_rounding_error(n, 1, term)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])
@@ -78,25 +84,25 @@ def test_parts_are_added_in_order_and_no_deeper_than_the_tree(count):
         def __add__(self, other):
             return Part(self.names + other.names, max(self.height, other.height) + 1)
 
-    (total,) = accumulate((Part([i]),) for i in range(count))
+    (total,) = pairwise_summation((Part([i]),) for i in range(count))
     assert total.names == list(range(count))
     assert total.height == sum_depth(count) == math.ceil(math.log2(count))
 
 
 def test_nothing_adds_up_to_nothing():
-    assert accumulate([]) == []
+    assert pairwise_summation([]) == []
 
 
 @pytest.mark.parametrize("dim", [1, 7, 100, 5000])
 @pytest.mark.parametrize("n", [1, 63, 64, 10_000, 131_073, 10**7, 10**9])
 def test_bound_covers_every_layout(n, dim):
-    most = most_additions(n, dim)
-    assert additions_in_memory(n, dim) <= most
+    most = most_summation_additions(n, dim)
+    assert summation_additions(n, dim) <= most
     for partitions in (1, 2, 17, 1000, n):
         if partitions <= n:
             groups = -(-partitions // 16)
             longest = n - partitions + 1
-            assert additions_in_memory(longest, dim) + 4 + sum_depth(groups) <= most
+            assert summation_additions(longest, dim) + 4 + sum_depth(groups) <= most
 
 
 @pytest.mark.parametrize("d", [2, 8])
@@ -109,15 +115,15 @@ def test_mapped_sums_err_no_more_than_their_share(d):
     spread = 1.0
     while True:
         matrix = np.geomspace(1, spread, d)[:, None] * turn @ wide
-        if spread > 1e12 or cancellation(matrix) > largest_cancellation(bounds) / 20:
+        if spread > 1e12 or coordinate_cancellation(matrix) > largest_query_cancellation(bounds) / 20:
             break
         spread *= 10
     u = rng.normal(size=(n, d))
     x = np.linalg.solve(matrix, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
-    (total,) = accumulate((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
+    (total,) = pairwise_summation((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
     exact = [sum(map(Fraction, column)) for column in x.T.tolist()]
     mapped = [sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0)) for row in matrix.tolist()]
-    paid = 2 * rounding_share(bounds) * cancellation(matrix) / largest_cancellation(bounds)
+    paid = 2 * query_rounding_share(bounds) * coordinate_cancellation(matrix) / largest_query_cancellation(bounds)
     assert 2 * norm_of_error(matrix @ total, mapped) <= paid
 
 

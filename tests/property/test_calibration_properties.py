@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.privacy import gaussian_scale, objective_perturbation_scale
-from dpconvex.privacy.objective_perturbation import glm_add_remove_delta, glm_replace_delta, structured_delta
+from dpconvex.privacy.objective_perturbation import (
+    glm_add_remove_objective_delta,
+    glm_replace_objective_delta,
+    structured_objective_delta,
+)
 
 CI = settings(derandomize=True, deadline=None, max_examples=150)
 epsilons = st.floats(0.02, 8.0)
@@ -19,7 +23,7 @@ relations = st.sampled_from(["replace_one", "add_or_remove_one"])
 @given(epsilons, log_deltas, shares, relations)
 def test_delta_holds_at_the_scale_and_fails_just_below(epsilon, log_delta, share, neighbors):
     delta, kappa = 10.0**log_delta, math.expm1(share * epsilon)
-    profile = glm_replace_delta if neighbors == "replace_one" else glm_add_remove_delta
+    profile = glm_replace_objective_delta if neighbors == "replace_one" else glm_add_remove_objective_delta
     std = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors=neighbors)
     assert profile(epsilon, 1 / std, kappa) <= delta
     assert profile(epsilon, 1 / (std * (1 - 1e-6)), kappa) > delta * (1 - 1e-4)
@@ -54,6 +58,6 @@ def test_structured_scale_is_safe_and_grows_with_rank(epsilon, log_delta, share,
     delta = 10.0**log_delta
     kappa = min(math.expm1(share * epsilon) / (8 * rank), epsilon / (8 * math.log(1 / delta)))
     std = objective_perturbation_scale(epsilon, delta, 1.0, kappa, rank, neighbors)
-    assert structured_delta(epsilon, 1 / std, kappa, rank, neighbors) <= delta
+    assert structured_objective_delta(epsilon, 1 / std, kappa, rank, neighbors) <= delta
     more = objective_perturbation_scale(epsilon, delta, 1.0, kappa, rank + 3, neighbors)
     assert more >= std * (1 - 1e-9)

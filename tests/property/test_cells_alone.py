@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
-from dpconvex.engine.row_weights import NOBODY, RowWeights, exact_values, limit_rows_per_person, person_tags
+from dpconvex.engine.person_identifiers import NOBODY, exact_identifiers, person_tags
+from dpconvex.engine.row_weights import RowWeights, weights_limiting_rows
 from dpconvex.evaluation import private_score
-from dpconvex.inputs.people import read_people, read_row_weights
+from dpconvex.inputs.people_and_weights import read_people, read_row_weights
 
 PROFILE = settings(max_examples=100, derandomize=True, deadline=None)
 BIG = 2**60  # neighbours of it are one float
@@ -68,7 +69,7 @@ def test_no_identifier_changes_anybody_else(ids, place, odd, container):
         assert np.array_equal(some[0].values[others], some[1].values[others])
         parts = [RowWeights(v.values, 4, v.tags).rows_in_part(2) for v in equal]
         assert len({tuple(part[others[part]]) for part in parts}) == 1
-    assert np.array_equal(limit_rows_per_person(before[others], 1), limit_rows_per_person(alone, 1))
+    assert np.array_equal(weights_limiting_rows(before[others], 1), weights_limiting_rows(alone, 1))
 
 
 @pytest.mark.parametrize("ids", IDS[:3], ids=["small", "large", "text"])
@@ -109,7 +110,7 @@ NOBODIES = [
 
 
 def tags_of(values):
-    return person_tags(exact_values(values))
+    return person_tags(exact_identifiers(values))
 
 
 @pytest.mark.parametrize("held", NAMES, ids=lambda held: str(held[0])[:9])

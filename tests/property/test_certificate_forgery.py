@@ -231,7 +231,7 @@ def first_of(mechanism: str) -> Certificate:
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """The judge is worth its name: without one check of the library, forgeries that verify are found."""
     if weakness == "follows":
-        monkeypatch.setattr("dpconvex.privacy.certificate.follows", lambda claim, proven: True)
+        monkeypatch.setattr("dpconvex.privacy.certificate.certified_guarantee_follows", lambda claim, proven: True)
     else:
         monkeypatch.setattr(Certificate, "term", lambda self, name, *facts, **more: self.noise[name])
     certificate = first_of(mechanism)

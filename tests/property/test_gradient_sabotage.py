@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from coupled_runs import differences, facts, pair
 
-from dpconvex.core import release
-from dpconvex.core.queries import Query, Slope
-from dpconvex.core.records import RowNorms
-from dpconvex.core.release import Answers
+from dpconvex.core import private_rows
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.core.queries import Query, QuerySlope
+from dpconvex.core.row_coordinates import RowNorms
 from dpconvex.engine import MemoryRows
 from dpconvex.fit import constants, private_fit
-from dpconvex.fit.gradient_rounds import Rounds
+from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball
@@ -25,8 +25,10 @@ def sabotage_lengths(monkeypatch):
 
 
 def sabotage_moments(monkeypatch):
-    exact = release._moment_sums
-    monkeypatch.setattr(release, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius))
+    exact = private_rows._private_moment_sums
+    monkeypatch.setattr(
+        private_rows, "_private_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
+    )
 
 
 def sabotage_relation(monkeypatch):
@@ -102,32 +104,32 @@ def sabotage_rows(monkeypatch):
 
 def sabotage_curvature(monkeypatch):
     """Divide gradients by a curvature without noise."""
-    honest = Rounds._release_curvature
+    honest = GradientRounds._release_curvature
 
     def unpaid(self, phi, loss):
         found = honest(self, phi, loss)
         (total,) = self.rows._rows.sum(lambda block, y, w: (block.T @ block,))
         return found + self.frame.matrix @ total @ self.frame.matrix.T
 
-    monkeypatch.setattr(Rounds, "_release_curvature", unpaid)
+    monkeypatch.setattr(GradientRounds, "_release_curvature", unpaid)
 
 
 def sabotage_bins(monkeypatch):
     """Pay for the histogram of one column, and answer with those of all."""
     monkeypatch.setattr(Query, "histograms", lambda bins, columns=1: Query("histogram", 1, bins * columns))
-    claim = Answers.claim
+    claim = PrivateAnswers.claim
 
     def unchecked(self, name, kinds=("",), dimension=None, record_bound=0.0):
         return claim(self, name, kinds, dimension)
 
-    monkeypatch.setattr(Answers, "claim", unchecked)
+    monkeypatch.setattr(PrivateAnswers, "claim", unchecked)
 
 
 def sabotage_centring(monkeypatch):
     """Say that slopes are at most 1/2, and answer with slopes of up to the level."""
-    monkeypatch.setattr(Slope, "largest", 0.5)
+    monkeypatch.setattr(QuerySlope, "largest", 0.5)
     monkeypatch.setattr(
-        release, "registered_slope", lambda slope, stated: Slope(slope.loss, -slope.offset, slope.weighting)
+        private_rows, "registered_query_slope", lambda slope, stated: QuerySlope(slope.loss, -slope.offset, slope.weighting)
     )
 
 
@@ -153,18 +155,18 @@ def sabotage_levels(monkeypatch):
         return honest(self, phi, scale, level)
 
     monkeypatch.setattr(SeveralQuantiles, "_locate_residuals", several)
-    claim = Answers.claim
+    claim = PrivateAnswers.claim
 
     def uncounted(self, *asked, **more):
         self.used.clear()
         return claim(self, *asked, **more)
 
-    monkeypatch.setattr(Answers, "claim", uncounted)
+    monkeypatch.setattr(PrivateAnswers, "claim", uncounted)
 
 
 def sabotage_centres(monkeypatch):
     """Centre columns around where their numbers are, without noise."""
-    honest = private_fit.release_coordinates
+    honest = private_fit.release_row_geometry
 
     def unpaid(rows, config, mass):
         found = honest(rows, config, mass)
@@ -173,7 +175,7 @@ def sabotage_centres(monkeypatch):
         matrix[1:, 0] -= 1e-3 * matrix[1:, 1:] @ total
         return replace(found, matrix=matrix)
 
-    monkeypatch.setattr(private_fit, "release_coordinates", unpaid)
+    monkeypatch.setattr(private_fit, "release_row_geometry", unpaid)
 
 
 @pytest.mark.parametrize(

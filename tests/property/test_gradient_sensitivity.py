@@ -8,8 +8,8 @@ from coupled_runs import LOSSES, differences, facts, pair, problems, silent_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.queries import Factor, Query, Slope, Statistic, largest_cancellation
-from dpconvex.core.records import Coordinates, cancellation
+from dpconvex.core.queries import Query, QueryFactor, QuerySlope, QueryStatistic, largest_query_cancellation
+from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine import MemoryRows
 from dpconvex.fit import constants
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
@@ -53,15 +53,15 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     matrix[lead:, lead:] = turn @ np.diag(stretch ** rng.uniform(-1, 1, size=d)) @ turn.T
     matrix[lead:, :lead] = rng.normal(size=(d, lead))
     frame = Coordinates(matrix, lead)
-    if cancellation(matrix) > largest_cancellation(bounds):  # refused: sums would lose their digits
+    if coordinate_cancellation(matrix) > largest_query_cancellation(bounds):  # refused: sums would lose their digits
         return
     phi = rng.normal(size=d + lead) / stretch
     smooth = convolve(loss, LogisticKernel(), 0.3) if loss.piecewise_linear is not None else loss
-    ways = [Slope(smooth, weighting="weight"), Slope(smooth, weighting="square")]
+    ways = [QuerySlope(smooth, weighting="weight"), QuerySlope(smooth, weighting="square")]
     if loss.kind == "margin":
-        ways.append(Slope(smooth, weighting="clip"))
+        ways.append(QuerySlope(smooth, weighting="clip"))
     else:
-        ways.append(Slope(smooth, sum(loss.slope_range) / 2))
+        ways.append(QuerySlope(smooth, sum(loss.slope_range) / 2))
     kept = slice(1, n) if neighbors == "add_or_remove_one" else [n, *range(1, n)]
     for slope in ways:
         query = Query("vector", clip * slope.largest, d + lead)
@@ -102,7 +102,7 @@ def test_the_clip_is_attained_by_a_label_flip():
     for label in (-1.0, 1.0):
         rows = MemoryRows(np.ones((1, 1)), np.array([label]), row_map, threads=1)
         handle = silent_rows(rows, bounds, gradients=query)
-        slope = Slope(Logistic(), weighting="clip")
+        slope = QuerySlope(Logistic(), weighting="clip")
         sums.append(handle.slope_sum("gradients", np.zeros(2), slope, frame, 2.0) / 2.0)
     claimed = query.sensitivity(bounds)
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
@@ -114,7 +114,7 @@ def test_slope_sums_are_attained(loss):
     row_map, bounds, _ = facts(loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
     frame, query = Coordinates(np.diag([1.0, 50.0, 50.0]), 1), Query("vector", 0.7, 3)
     far = np.array([0.0, 1e3, 1e3]) if loss.kind == "margin" else np.zeros(3)
-    slope = Slope(loss, sum(loss.slope_range) / 2 if loss.kind == "residual" else 0.0)
+    slope = QuerySlope(loss, sum(loss.slope_range) / 2 if loss.kind == "residual" else 0.0)
     sums = []
     for sign in (-1.0, 1.0):
         y = np.array([sign if loss.kind == "margin" else 1e6 * sign])
@@ -241,7 +241,7 @@ def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
         released = []
         add = handle._answers.noise.add
         handle._answers.noise.add = lambda value, term, add=add, kept=released: kept.append(value) or add(value, term)
-        assert handle.count("asked", Statistic("label"), -0.5) == pytest.approx(np.sum(rows[1] > 0), abs=1e-12)
+        assert handle.count("asked", QueryStatistic("label"), -0.5) == pytest.approx(np.sum(rows[1] > 0), abs=1e-12)
         found.append(released[0])
     ratio = np.linalg.norm(found[0] - found[1]) / query.sensitivity(bounds)
     assert 1 - 2e-6 < ratio <= 1
@@ -255,13 +255,13 @@ def test_logistic_sensitivity_is_attained():
     for x in (1.0, 0.999):
         rows = MemoryRows(np.full((1, 1), x), np.ones(1), row_map, threads=1)
         handle = silent_rows(rows, bounds, gradients=query)
-        sums.append(handle.slope_sum("gradients", theta, Slope(Logistic(), -0.5), frame))
+        sums.append(handle.slope_sum("gradients", theta, QuerySlope(Logistic(), -0.5), frame))
     claimed = query.sensitivity(bounds)
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("factor", [None, Factor("inside", width=0.5), Factor("slope", Huber(0.3))])
+@pytest.mark.parametrize("factor", [None, QueryFactor("inside", width=0.5), QueryFactor("slope", Huber(0.3))])
 def test_second_moments_are_attained(factor, neighbors):
     """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2), or 1."""
     row_map, bounds, _ = facts(Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors)

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_auc_sensitivity import LOSSES, PLACES, SLOPES, Replay
 
-from dpconvex.core.queries import Query, Statistic
+from dpconvex.core.queries import Query, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dask.partitions import CleanTargets, numbers_or_missing
-from dpconvex.engine.dask.table import DaskTable
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.rows_and_table import DaskTable
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.losses import Logistic, PairLogistic
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
@@ -55,7 +55,7 @@ def in_partitions(y, votes):
     da = pytest.importorskip("dask.array")
     table = DaskTable(
         da.zeros((len(y), 1), chunks=(2, 1)), da.from_array(np.array(y), chunks=2), "test",
-        clean=CleanTargets(numbers_or_missing),
+        clean=PartitionTargets(partition_numbers),
     )  # fmt: skip
     return table.rows(RowMap(1, 1.0), row_weights=votes)
 
@@ -113,13 +113,13 @@ def test_histograms_leave_ignored_rows_out(sort):
         if sort == "octaves":
             seen.append(ask.column_octaves("octaves", 0, 16))
         elif sort == "targets":
-            seen.append(ask.histogram("bins", Statistic("target"), edges))
+            seen.append(ask.histogram("bins", QueryStatistic("target"), edges))
         elif sort == "tails":
-            seen.append(ask.histogram("bins", Statistic("residual", np.zeros(2)), edges))
+            seen.append(ask.histogram("bins", QueryStatistic("residual", np.zeros(2)), edges))
         elif sort == "labels":
-            seen.append(np.array([ask.count("labels", Statistic("label"), -0.5, 0.5)]))
+            seen.append(np.array([ask.count("labels", QueryStatistic("label"), -0.5, 0.5)]))
         else:
-            seen.append(np.array([ask.count("mass", Statistic("target"), np.inf)]))
+            seen.append(np.array([ask.count("mass", QueryStatistic("target"), np.inf)]))
     ignored, valid, without = seen
     assert np.array_equal(ignored, without)
     assert np.abs(valid - ignored).sum() == (0.5 if sort == "labels" else 1.0)

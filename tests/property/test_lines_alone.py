@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.inputs import table_files
-from dpconvex.inputs.csv_reader import FileFormat, LineProblem, split_fields
+from dpconvex.inputs.csv_reader import CSVFormat, CSVLineProblem, split_csv_fields
 from dpconvex.inputs.schema import parse_schema
-from dpconvex.inputs.table_files import open_table, read_training_file
+from dpconvex.inputs.table_files import open_table_file, read_training_file
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
 NAMES = ["a", "b", "c"]
@@ -26,7 +26,7 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
 
 
 def cells(path, **file):
-    rows = open_table(path, FileFormat(**file)).read_rows(NAMES)
+    rows = open_table_file(path, CSVFormat(**file)).read_rows(NAMES)
     return [(*row, problem) for row, problem in zip(rows.cells.rows(), rows.problems, strict=True)]
 
 
@@ -51,16 +51,16 @@ def test_a_file_is_its_lines_read_one_by_one(tmp_path_factory, lines, end):
 @given(st.lists(LINES, min_size=1, max_size=3), LINES, st.integers(0, 2))
 @PROFILE
 def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, odd, place):
-    """Blocks of one line, of all lines, and :func:`split_fields` agree, whatever stands beside a line."""
+    """Blocks of one line, of all lines, and :func:`split_csv_fields` agree, whatever stands beside a line."""
     folder = tmp_path_factory.getbasetemp()
     lines.insert(place, odd)
     for line, row in zip(lines, cells(written(folder / "whole.csv", lines)), strict=True):
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        fields = split_fields(text, ",")
-        problem = LineProblem(row[-1])
-        assert (problem == LineProblem.BLANK) == (text == "")
-        assert (problem == LineProblem.OPEN_QUOTE) == (fields is None)
-        assert (problem == LineProblem.LONG) == (fields is not None and len(fields) > 3)
+        fields = split_csv_fields(text, ",")
+        problem = CSVLineProblem(row[-1])
+        assert (problem == CSVLineProblem.BLANK) == (text == "")
+        assert (problem == CSVLineProblem.OPEN_QUOTE) == (fields is None)
+        assert (problem == CSVLineProblem.LONG) == (fields is not None and len(fields) > 3)
         if fields is None or len(fields) > 3:
             assert row[:-1] == (None, None, None)
         else:
@@ -130,7 +130,7 @@ def test_pieces_are_read_like_the_whole(tmp_path, monkeypatch, odd, encoding):
     (tmp_path / "t.csv").write_bytes(content)
     pieces, _ = table_files.split_files([tmp_path / "t.csv"], SCHEMA, 1200, 1)
     assert len(pieces) > 5
-    found = [table_files.load_piece(piece, SCHEMA, None, ignored=True) for piece in pieces]
+    found = [table_files.load_file_piece(piece, SCHEMA, None, ignored=True) for piece in pieces]
     X, y = read(tmp_path / "t.csv")
     np.testing.assert_array_equal(np.concatenate([part["a"] for part in found]), X)
     np.testing.assert_array_equal(np.concatenate([part[table_files.TARGET] for part in found]), y)
@@ -143,7 +143,7 @@ def test_blocks_end_with_lines(tmp_path, monkeypatch):
     lines = [b'1,"x', b"\xef\xbb\xbf2,y", b"", b"3,z" * 40, b'4,"a""b",']
     expected = cells(written(tmp_path / "t.csv", lines * 20))
     for size in (1, 7, 64, 1000):
-        monkeypatch.setattr(csv_reader.read_line_blocks, "__defaults__", (size,))
+        monkeypatch.setattr(csv_reader.read_csv_blocks, "__defaults__", (size,))
         assert cells(tmp_path / "t.csv") == expected
 
 
@@ -152,7 +152,7 @@ def test_fields_hold_line_breaks_only_where_the_schema_says_so(tmp_path):
     assert [row[-1] for row in cells(path)] == [2, 2, 0, 2, 0]
     found = cells(path, line_breaks=True)
     assert found[:2] == [("1", "x\r\ny", "2", 0), ("3", "z", "4", 0)]
-    assert found[2][-1] == LineProblem.OPEN_QUOTE  # with all that follows it
+    assert found[2][-1] == CSVLineProblem.OPEN_QUOTE  # with all that follows it
     assert len(found) == 3
 
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.core.queries import Factor, Slope, largest_cancellation, pack_symmetric
-from dpconvex.core.records import cancellation
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryFactor, QuerySlope, largest_query_cancellation, pack_query_matrix
+from dpconvex.core.row_coordinates import coordinate_cancellation
 from dpconvex.engine import MemoryRows
-from dpconvex.fit.geometry import Frame, column_octaves
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.fit.geometry import RowGeometry, column_octaves
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -53,7 +53,7 @@ class World:
 
     @classmethod
     def of(cls, estimator, n, d):
-        plan = estimator._plan(PrivacyUnit(n), d)
+        plan = estimator._plan(PersonUnit(n), d)
         bounds = plan.certificate.bounds
         return cls(bounds, plan.row_map, plan.target_shift, plan.target_scale)
 
@@ -336,24 +336,24 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     asked = SimpleNamespace(bounds=bounds, noise=often, parameters=certificate.parameters)
     handles = [PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)]
     loss, size = bounds.loss, frame.median_row_norm
-    if cancellation(frame.matrix) > largest_cancellation(bounds):  # refused
+    if coordinate_cancellation(frame.matrix) > largest_query_cancellation(bounds):  # refused
         return
     above = certificate.parameters["fit"]["max_octaves"]
     sums = [handle.column_octaves("columns", above, column_octaves(above)) for handle in handles]
     ratios.see("columns", np.linalg.norm(sums[0] - sums[1]), noise["columns"]["sensitivity"])
-    sums = [pack_symmetric(handle.second_moments("moments", frame, 0.7)) for handle in handles]
+    sums = [pack_query_matrix(handle.second_moments("moments", frame, 0.7)) for handle in handles]
     ratios.see("moments", np.linalg.norm(sums[0] - sums[1]), noise["moments"]["sensitivity"])
     for phi, width in points:
         smooth, theta = convolve(loss, LogisticKernel(), width), frame.row_coefficients(phi)
         for name, offset in (("rough gradients", sum(loss.slope_range) / 2), ("gradients", 0)):
-            slope = Slope(smooth, offset)
+            slope = QuerySlope(smooth, offset)
             sums = [h.slope_sum(name, theta, slope, frame, size) / size for h in handles]
             seen = np.linalg.norm(sums[0] - sums[1])
             ratios.see(name, seen, noise[name]["sensitivity"])
         if "curvature" in noise:
-            factor = Factor("inside", width=1e9, weighting="square")
+            factor = QueryFactor("inside", width=1e9, weighting="square")
             sums = [
-                pack_symmetric(handle.second_moments("curvature", frame, size, factor, theta)) for handle in handles
+                pack_query_matrix(handle.second_moments("curvature", frame, size, factor, theta)) for handle in handles
             ]
             seen = np.linalg.norm(sums[0] - sums[1])
             ratios.see("curvature", seen, noise["curvature"]["sensitivity"])
@@ -374,7 +374,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
         n = data.draw(st.integers(1, 6))
         table = data.draw(st.lists(values, min_size=(n + 1) * (d + 1), max_size=(n + 1) * (d + 1)))
         table = np.array(table).reshape(n + 1, d + 1)
-        plan = estimator._plan(PrivacyUnit(n), d)
+        plan = estimator._plan(PersonUnit(n), d)
         world = World.of(estimator, n, d)
         lead = int(world.bounds.fit_intercept)
         rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
@@ -383,7 +383,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
         X, y = table[:n, :d], table[:n, d]
         neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))
         points = [(rng.normal(size=d + lead) * size, 0.1) for size in (0.1, 1e3, 1e6)]
-        frame = Frame(matrix, lead, median_row_norm=2.0, moments=np.ones(d + lead))
+        frame = RowGeometry(matrix, lead, median_row_norm=2.0, moments=np.ones(d + lead))
         check_gradient_sums(world, plan.certificate, (X, y), neighbor, frame, points, ratios)
 
     run()

@@ -59,7 +59,7 @@ def tilted(monkeypatch):
         slope = lambda t: float(objective.gradient(np.array([t]))[0])  # noqa: E731
         return np.array([brentq(slope, -reach, reach, xtol=1e-13 * reach)])
 
-    monkeypatch.setattr(perturbed_minimiser, "certified_point", root)
+    monkeypatch.setattr(perturbed_minimiser, "certified_minimiser", root)
     return seen
 
 
@@ -216,13 +216,13 @@ def test_one_record_more_for_any_number_of_rows(nominal, multiple, kappa, loss, 
     y = np.resize(np.array(far), rows)
     solved = []
     with pytest.MonkeyPatch.context() as patch:
-        inner = perturbed_minimiser.certified_point
+        inner = perturbed_minimiser.certified_minimiser
 
         def keep(solver, objective, *arguments):
             solved.append(objective)
             return inner(solver, objective, *arguments)
 
-        patch.setattr(perturbed_minimiser, "certified_point", keep)
+        patch.setattr(perturbed_minimiser, "certified_minimiser", keep)
         for seed, targets in ((0, y), (1, np.append(y, target))):
             places = np.append(np.ones(rows), x)[: len(targets)]
             data = objective_of(targets, bounds, places)
@@ -239,7 +239,7 @@ def test_one_record_more_for_any_number_of_rows(nominal, multiple, kappa, loss, 
 def test_the_attack_machinery_catches_a_limit_that_knows_the_noise(tilted, monkeypatch):
     # The clamp of earlier code, put back: the same attack then proves far more than was claimed.
     certificate = issued(0.5, PureDP(1.0))
-    own = perturbed_minimiser.with_clamped_targets
+    own = perturbed_minimiser.empirical_with_clamped_targets
     drawn = []
 
     class Telling(Chosen):
@@ -250,7 +250,7 @@ def test_the_attack_machinery_catches_a_limit_that_knows_the_noise(tilted, monke
     monkeypatch.setitem(globals(), "Chosen", Telling)
     monkeypatch.setattr(
         perturbed_minimiser,
-        "with_clamped_targets",
+        "empirical_with_clamped_targets",
         lambda objective, bounds, tilt=0.0: own(objective, bounds, drawn[0] / bounds.n_samples),
     )
     levels = np.linspace(1e-7, 1 - 1e-7, 401)

@@ -18,7 +18,7 @@ from scipy.special import expit, ndtr
 
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.privacy import objective_perturbation_laplace_scale, objective_perturbation_scale
-from dpconvex.privacy.objective_perturbation import renyi_curve, structured_delta
+from dpconvex.privacy.objective_perturbation import renyi_objective_curve, structured_objective_delta
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -273,13 +273,13 @@ def test_renyi_bound_of_rank_one(neighbors):
         directions = ("with", "without") if neighbors == ADD_REMOVE else ("replace", "replace")
         for (p, q), direction in zip((laws, laws[::-1]), directions, strict=True):
             keep = (p > 1e-14) & (q > 1e-14)
-            bound = renyi_curve(orders, lipschitz / std, kappa, 1, direction)
+            bound = renyi_objective_curve(orders, lipschitz / std, kappa, 1, direction)
             moments = np.array([(p[keep] ** o * q[keep] ** (1 - o)).sum() for o in orders])
             divergence = np.log(moments) / (orders - 1)
             assert np.all(divergence <= bound * (1 + 1e-9) + 1e-9)
             tightest = max(tightest, float(np.max(divergence / bound)))
         proved = attack(epsilon, *problem, std)
-        assert proved <= structured_delta(epsilon, lipschitz / std, kappa, 1, neighbors) + 1e-11
+        assert proved <= structured_objective_delta(epsilon, lipschitz / std, kappa, 1, neighbors) + 1e-11
     assert tightest > 0.3
 
 

@@ -27,17 +27,12 @@ from dpconvex import (
     DPTiltedRegressor,
     evaluation,
 )
-from dpconvex.engine import MemoryRows, RowMap, dense_rows
-from dpconvex.engine.row_weights import (
-    RowWeights,
-    equal_person_weights,
-    limit_rows_per_person,
-    person_tags,
-    round_to_grid,
-)
+from dpconvex.engine import MemoryRows, RowMap, memory_rows
+from dpconvex.engine.person_identifiers import person_tags
+from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
 from dpconvex.estimators import private_model as release_path
 from dpconvex.fit import constants
-from dpconvex.inputs import people
+from dpconvex.inputs import people_and_weights
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import LinearBounds
@@ -74,7 +69,7 @@ CLASSES = {"hinge": 3, "weighted classes": 3}
 def fitted(model, table, patch, leader=None):
     """Return all that a fit shows (attributes and warnings), and its noise."""
     noise = coupled.Coupled(0, leader)
-    patch.setattr(release_path, "noise_source", lambda model, certificate: noise)
+    patch.setattr(release_path, "noise_source_setting", lambda model, certificate: noise)
     X, y, groups, sample_weight = table
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -272,16 +267,20 @@ def test_partitions_of_floats_give_nobody_a_second_vote(large):
 
 @pytest.mark.parametrize("count", [1, 2, 2**12, 2**14, 2**17])
 def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
-    """Where their number is private, a grid that follows it moves everybody's votes when one person joins."""
+    """Where their number is private, a grid that follows it moves everybody's weights when one person joins."""
     before, after = np.repeat(np.arange(count), 3), np.repeat(np.arange(count + 1), 3)
     model = DPLinearRegression(neighbors="add_or_remove_one", nominal_samples=4096)
     bounds = model.certify(4096, 1, groups=True).bounds
     cast, binned = [], []
     for ids in (before, after):
         X = np.zeros((ids.size, 1))
-        cast.append(people.round_row_weights(people.read_row_weights(model, X, None, ids)[1], bounds).values)
-        rows = evaluation.ScoredRows(None, X, X[:, 0], people.read_people(ids, X, "it"))
-        binned.append(evaluation._bin_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        cast.append(
+            people_and_weights.round_row_weights(
+                people_and_weights.read_row_weights(model, X, None, ids)[1], bounds
+            ).values
+        )
+        rows = evaluation.EvaluatedRows(None, X, X[:, 0], people_and_weights.read_people(ids, X, "it"))
+        binned.append(evaluation._bin_evaluated_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]
@@ -301,7 +300,7 @@ def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["quantile", "logistic", "weighted classes"])
 def test_compiled_kernels_carry_votes(name, monkeypatch):
-    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
     for seed in range(10):
         first, second = neighbours(name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60)
@@ -330,11 +329,11 @@ def test_forgotten_rows_are_caught(name, rows, monkeypatch):
     assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING
 
     def forgetful(shares, most_records):
-        rounded = round_to_grid(shares, most_records)
+        rounded = round_weights_to_grid(shares, most_records)
         rounded[np.argsort(rounded)[:rows]] = 1.0
         return rounded
 
-    monkeypatch.setattr(people, "round_to_grid", forgetful)
+    monkeypatch.setattr(people_and_weights, "round_weights_to_grid", forgetful)
     assert worst_spent(name, monkeypatch, range(3)) > 1.3
 
 
@@ -343,7 +342,7 @@ def counted_in_part(table, records):
     X, y, names, _ = table
     tags = person_tags(names)
     count, shares = equal_person_weights(tags)
-    ballot = RowWeights(round_to_grid(shares, count), count, tags)
+    ballot = RowWeights(round_weights_to_grid(shares, count), count, tags)
     rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, row_weights=ballot).part(records)
     (found,) = rows.sum_weighted(lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),))
     return found
@@ -379,7 +378,7 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
         tags = person_tags(names)
         count, shares = equal_person_weights(tags)
         rows = MemoryRows(
-            X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_to_grid(shares, 3), count, tags)
+            X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_weights_to_grid(shares, 3), count, tags)
         )
         return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
 
@@ -396,22 +395,22 @@ def test_votes_of_everybody_sum_to_one_at_most(names, each):
     tags = person_tags(np.array(names))
     count, shares = equal_person_weights(tags)
     assert count == len(set(names))
-    rounded = round_to_grid(shares, count)
-    chosen = limit_rows_per_person(tags, each)
+    rounded = round_weights_to_grid(shares, count)
+    chosen = weights_limiting_rows(tags, each)
     for name in set(names):
         own = np.array(names) == name
         assert 1 - 1e-9 <= math.fsum(rounded[own]) <= 1
         assert chosen[own].sum() == min(each, own.sum())
     # Which of somebody's rows are chosen does not depend on anybody else.
     alone = np.flatnonzero(np.array(names) == names[0])
-    assert np.array_equal(chosen[alone], limit_rows_per_person(tags[alone], each))
+    assert np.array_equal(chosen[alone], weights_limiting_rows(tags[alone], each))
 
 
 def test_sums_of_votes_are_exact_in_any_order():
     rng = np.random.default_rng(0)
     tags = person_tags(rng.integers(0, 30_000, 200_000))
     count, shares = equal_person_weights(tags)
-    rounded = round_to_grid(shares, count)
+    rounded = round_weights_to_grid(shares, count)
     exact = math.fsum(rounded)
     assert exact == rounded.sum() == np.cumsum(rounded)[-1] == rounded[::-1] @ np.ones(200_000)
     assert shares.sum() != exact  # what rounding is for
@@ -424,7 +423,7 @@ def test_people_are_partitioned_and_drawn_one_by_one():
     tags = person_tags(names)
     count, shares = equal_person_weights(tags)
     weights = rng.choice([0.0, 0.5, 1.0], 400)
-    ballot = RowWeights(round_to_grid(shares * weights, count), count, tags)
+    ballot = RowWeights(round_weights_to_grid(shares * weights, count), count, tags)
     order = rng.permutation(count)
     parts = [ballot.rows_of_people(part) for part in np.array_split(order, 7)]
     assert sorted(np.concatenate(parts)) == np.flatnonzero(ballot.values > 0).tolist()

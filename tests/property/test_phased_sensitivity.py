@@ -8,7 +8,7 @@ from brute_force import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.perturbed_minimiser import assigned_records, phase_point
+from dpconvex.core.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
@@ -35,7 +35,7 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
     objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
     (phase,) = phases_of(bounds.n_samples, certificate.parameters[mechanism.name])
     chosen = np.arange(len(X))
-    point = phase_point(objective, certificate, phase, term.tolerance, chosen, start, None)
+    point = phase_minimiser(objective, certificate, phase, term.tolerance, chosen, start, None)
     return point, term.sensitivity
 
 
@@ -99,10 +99,12 @@ def test_one_record_more_changes_one_phase():
     """Draws of their own: with those of others held fixed, no other record changes its phase."""
     phases = [Phase(8 >> i, 1.0) for i in range(3)]
     for seed in range(50):
-        few, many = (assigned_records(phases, "independent draws", n, np.random.default_rng(seed)) for n in (20, 21))
+        few, many = (
+            records_of_minimisers(phases, "independent draws", n, np.random.default_rng(seed)) for n in (20, 21)
+        )
         assert sum(not np.array_equal(a, b[b < 20]) for a, b in zip(few, many, strict=True)) == 0
         assert sum(20 in b for b in many) <= 1
-    parts = assigned_records(phases, "independent draws", 80_000, np.random.default_rng(0))
+    parts = records_of_minimisers(phases, "independent draws", 80_000, np.random.default_rng(0))
     sizes = [len(part) for part in parts]
     # Ten standard deviations: false alarms below 1e-20.
     assert np.abs(np.array(sizes) / 80_000 - [0.5, 0.25, 0.125]).max() < 0.018

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpconvex.core.choices import SCORE_GRID
+from dpconvex.core.exponential_choices import SCORE_GRID
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore
+from dpconvex.selection import AUCScore, RowScore, SelectionAccuracy, SelectionResidualScore
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")
 # The response is the feature itself, so that tables are lists of (response, target).
@@ -74,8 +74,8 @@ def test_margins_that_are_no_numbers_rank_last():
 @pytest.mark.parametrize(
     "score",
     [
-        RightOrWrong(),
-        ResidualScore(2.0),
+        SelectionAccuracy(),
+        SelectionResidualScore(2.0),
         RowScore(lambda target, response: -abs(target - response), low=-1.0, high=0.0),
         RowScore(lambda target, response: 1 / (target - response), low=-7.0, high=3.0),
         RowScore(lambda target, response: [][int(target)]),
@@ -91,7 +91,7 @@ def test_no_neighbour_moves_a_sum_over_rows_by_more_than_one(score):
 
 
 def test_the_largest_change_of_a_sum_is_attained():
-    assert largest_changes(RightOrWrong(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(RELATIONS, SCORE_GRID)
+    assert largest_changes(SelectionAccuracy(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(RELATIONS, SCORE_GRID)
 
 
 def test_a_score_of_your_own_sees_one_row_at_a_time():
@@ -106,7 +106,7 @@ def test_a_score_of_your_own_sees_one_row_at_a_time():
 
 
 def test_no_rows_score_nothing():
-    for score in (RightOrWrong(), AUCScore(1, 1), RowScore(lambda *row: 1.0)):
+    for score in (SelectionAccuracy(), AUCScore(1, 1), RowScore(lambda *row: 1.0)):
         assert steps(score, [], "add_or_remove_one") == 0
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpconvex.core.queries import Query, Slope, Statistic, largest_cancellation, pack_symmetric
-from dpconvex.core.records import Coordinates, cancellation
+from dpconvex.core.queries import Query, QuerySlope, QueryStatistic, largest_query_cancellation, pack_query_matrix
+from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine import RowMap
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Logistic, Pinball
@@ -60,7 +60,7 @@ def changes(seed, relation, lead, excludes, stretch):
         ignored_rows=True,
     )  # fmt: skip
 
-    if cancellation(frame.matrix) > largest_cancellation(bounds):  # refused: digits would be lost
+    if coordinate_cancellation(frame.matrix) > largest_query_cancellation(bounds):  # refused: digits would be lost
         return found
 
     def see(name, query, function):
@@ -69,12 +69,12 @@ def changes(seed, relation, lead, excludes, stretch):
 
     size, theta = COLUMNS + lead, frame.row_coefficients(phi)
     see("columns", Query.histograms(33, COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
-    see("moments", Query.moments(size), lambda h: pack_symmetric(h.second_moments("asked", frame, 0.7)))
-    lengths = Statistic("length", coordinates=frame)
+    see("moments", Query.moments(size), lambda h: pack_query_matrix(h.second_moments("asked", frame, 0.7)))
+    lengths = QueryStatistic("length", coordinates=frame)
     see("lengths", Query("count"), lambda h: h.count("asked", lengths, 1.0))
     see("centred", Query("count"), lambda h: h.count("asked", lengths, 1.0, 0.3))
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.3)
-    for name, slope in (("clipped", Slope(Logistic(), weighting="clip")), ("weighted", Slope(smooth))):
+    for name, slope in (("clipped", QuerySlope(Logistic(), weighting="clip")), ("weighted", QuerySlope(smooth))):
         see(
             name,
             Query("vector", CLIP * slope.largest, size),

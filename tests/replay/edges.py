@@ -13,10 +13,10 @@ from unittest import mock
 import numpy as np
 
 from dpconvex.engine import dense_kernels
-from dpconvex.engine.block_products import row_margins
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.block_products import block_margins
+from dpconvex.engine.memory_rows import MemoryRows
 
-_PRODUCTS, _COUNTER = dense_kernels.vector_products, MemoryRows.counter
+_PRODUCTS, _COUNTER = dense_kernels.dense_vector_products, MemoryRows.counter
 
 
 class Deaf:
@@ -50,7 +50,7 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
         return count
 
     with (
-        mock.patch.object(dense_kernels, "vector_products", products),
+        mock.patch.object(dense_kernels, "dense_vector_products", products),
         mock.patch.object(MemoryRows, "counter", counter),
     ):
         yield found
@@ -61,7 +61,7 @@ def on_edge(X: np.ndarray, theta: np.ndarray, point: float) -> np.ndarray:
     rows = np.clip(X, -1.0, 1.0)
     if theta.size == X.shape[1] + 1:
         rows = np.column_stack([np.ones(len(X)), rows])
-    margins = row_margins(np.ascontiguousarray(rows, dtype=np.float64), theta)
+    margins = block_margins(np.ascontiguousarray(rows, dtype=np.float64), theta)
     targets = margins + point
     for _ in range(3):
         off = (targets - margins) - point

@@ -15,7 +15,7 @@ from neighbours import Family
 from replaying import Replay, cells, pairs_of, seeds_of
 from transcript import ROUNDING, Transcript, listening
 
-from dpconvex.engine import dense_rows, summation
+from dpconvex.engine import memory_rows, summation
 from dpconvex.fit import constants
 
 CELLS = list(cells())
@@ -60,7 +60,7 @@ DESCENTS = ["DPQuantileRegressor-gradient", "DPLogisticRegression-gradient", "DP
 @pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-late", "DPLinearSVC-output"])
 def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
     """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows go through."""
-    monkeypatch.setattr(dense_rows, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1)
     for relation in RELATIONS:
         replay(name, relation, variant, tables=1, each=2, sizes=(65, 100, 130))

@@ -5,11 +5,11 @@ import pytest
 from fits import ADD, REPLACE
 from replaying import Replay
 
-from dpconvex.core import choices, perturbed_minimiser
+from dpconvex.core import exponential_choices, perturbed_minimiser
 from dpconvex.core.queries import Query
 from dpconvex.engine import dense_kernels, row_weights
 from dpconvex.fit.private_fit import PrivateFit
-from dpconvex.inputs import people
+from dpconvex.inputs import people_and_weights
 from dpconvex.mechanisms.output_perturbation import OutputPerturbation
 from dpconvex.privacy.bounds import Bounds
 
@@ -66,14 +66,14 @@ def test_half_a_clip_is_caught(name, sabotage, monkeypatch):
 def test_one_product_as_of_blas_is_caught(name, monkeypatch):
     """Rows of an incomplete group of four are summed in another order, as products of matrices do on many machines."""
     assert not is_caught(name, ADD, tables=2, on_edge=True)
-    honest = dense_kernels.vector_products
+    honest = dense_kernels.dense_vector_products
 
     def in_groups(block, theta, out):
         honest(block, theta, out)
         whole = len(block) - len(block) % 4
         honest(np.ascontiguousarray(block[whole:, ::-1]), theta[::-1].copy(), out[whole:])
 
-    monkeypatch.setattr(dense_kernels, "vector_products", in_groups)
+    monkeypatch.setattr(dense_kernels, "dense_vector_products", in_groups)
     assert is_caught(name, ADD, tables=40, on_edge=True)
 
 
@@ -124,19 +124,19 @@ def divide_by_the_rows(monkeypatch):
 
 def share_phases(monkeypatch):
     """Use every record in every phase."""
-    honest = perturbed_minimiser.assigned_records
+    honest = perturbed_minimiser.records_of_minimisers
 
     def everybody(*arguments):
         parts = honest(*arguments)
         return [np.concatenate(parts)] * len(parts)
 
-    monkeypatch.setattr(perturbed_minimiser, "assigned_records", everybody)
+    monkeypatch.setattr(perturbed_minimiser, "records_of_minimisers", everybody)
 
 
 def spread_of_one(monkeypatch):
     """Draw as if one record could move scores half as far apart."""
-    honest = choices.loss_spread
-    monkeypatch.setattr(choices, "loss_spread", lambda bounds: honest(bounds) // 2)
+    honest = exponential_choices.exponential_loss_spread
+    monkeypatch.setattr(exponential_choices, "exponential_loss_spread", lambda bounds: honest(bounds) // 2)
 
 
 def whole_weights(monkeypatch):
@@ -147,7 +147,7 @@ def whole_weights(monkeypatch):
         count, shares = honest(*arguments)
         return count, np.ones_like(shares)
 
-    monkeypatch.setattr(people, "equal_person_weights", generous)
+    monkeypatch.setattr(people_and_weights, "equal_person_weights", generous)
 
 
 @pytest.mark.parametrize(

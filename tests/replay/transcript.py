@@ -24,22 +24,22 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.core import choices, perturbed_minimiser
+from dpconvex.core import exponential_choices, perturbed_minimiser
 from dpconvex.estimators import private_model as release_path
 from dpconvex.mechanisms import dp_sgd
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.calibration import gaussian_mu, grid_of
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, covered_epsilon
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, guaranteed_pure_epsilon
 from dpconvex.privacy.noise import NoiseSource, Words, on_grid
 from dpconvex.solvers import sgd_loops
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
 GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
 
-_CHOOSE, _BELOW = choices.choose_index, Words.below
-_SOLVE, _RELEASE = perturbed_minimiser.certified_point, PrivateMechanism.release
-_TAKE, _STRUCTURED = dp_sgd._Run._take, dp_sgd.descend_on_batches
-_DRAW, _MEMBERS = sgd_loops.draw_batches, sgd_loops.batch_members
+_CHOOSE, _BELOW = exponential_choices.choose_index, Words.below
+_SOLVE, _RELEASE = perturbed_minimiser.certified_minimiser, PrivateMechanism.release
+_TAKE, _STRUCTURED = dp_sgd._NoisySGDRun._take, dp_sgd.descend_noisy_sgd
+_DRAW, _MEMBERS = sgd_loops.draw_sgd_batches, sgd_loops.sgd_batch_members
 
 
 @dataclass
@@ -237,16 +237,16 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
             noise, term.distribution, value, term.scale, term.rounded_sensitivity)),
         (NoiseSource, "add_gaussian", lambda noise, value, std: heard.add(noise, "gaussian", value, std)),
         (NoiseSource, "add_l2_laplace", lambda noise, value, scale: heard.add(noise, "l2-laplace", value, scale)),
-        (choices, "choose_index", heard.choose),
+        (exponential_choices, "choose_index", heard.choose),
         (Words, "below", lambda words, bound: heard.below(words, bound)),
-        (perturbed_minimiser, "certified_point", heard.solve),
+        (perturbed_minimiser, "certified_minimiser", heard.solve),
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a third of the time.
-        (release_path, "warn_of_cost", lambda certificate: None),
-        (dp_sgd._Run, "_take", lambda run, steps, total: heard.take(run, steps, total)),
-        (dp_sgd, "descend_on_batches", heard.structured),
-        (sgd_loops, "draw_batches", heard.draw_batches),
-        (sgd_loops, "batch_members", heard.batch_members),
+        (release_path, "warn_of_privacy_cost", lambda certificate: None),
+        (dp_sgd._NoisySGDRun, "_take", lambda run, steps, total: heard.take(run, steps, total)),
+        (dp_sgd, "descend_noisy_sgd", heard.structured),
+        (sgd_loops, "draw_sgd_batches", heard.draw_batches),
+        (sgd_loops, "sgd_batch_members", heard.batch_members),
     ]  # fmt: skip
     with ExitStack() as stack:
         for owner, name, hook in hooks:
@@ -325,7 +325,7 @@ def spent(first: Run, second: Run) -> float:
     if getattr(first.transcript.certificate, "mechanism", "").startswith("phased"):
         assert moved <= first.transcript.certificate.problems, "a record is in several phases"
     if first.guarantee is not None and not {TILT, BATCH} & {question.kind for question in asked}:
-        shares.append(pure / covered_epsilon(first.guarantee) if pure else 0.0)
+        shares.append(pure / guaranteed_pure_epsilon(first.guarantee) if pure else 0.0)
         shares.append(math.sqrt(square) / mu_of(first.guarantee) if square else 0.0)
     return max(shares)
 

@@ -15,12 +15,12 @@ from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, GaussianDP, Ledger
 from dpconvex.reports import render_report
 from dpconvex.reports.charts import accuracy_chart, standalone_svg
-from dpconvex.reports.facts import forecast_accuracy, gaussian_guarantee
+from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy, gaussian_guarantee
 from dpconvex.reports.nist_registry import YOURS, nist_answers, registry_entry, write_registry_entry
-from dpconvex.reports.release_file import FIELDS, ReleaseFacts, parse_release, read_release
-from dpconvex.reports.wording import name_unit
+from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts, parse_release_file, read_release_file
+from dpconvex.reports.wording import unit_name_wording
 
-RELEASE = ReleaseFacts(**{name: f"answer about {name}" for name in FIELDS if name != "unit"})
+RELEASE = ReleaseFileFacts(**{name: f"answer about {name}" for name in FIELDS if name != "unit"})
 
 
 def fitted(**options):
@@ -68,13 +68,13 @@ def test_the_ledger_takes_the_place_of_the_red_box(tmp_path):
 
 def test_the_unit_is_in_the_users_word():
     certificate = fitted().certificate_
-    assert name_unit(certificate, ReleaseFacts()) == "record"
-    assert name_unit(certificate, ReleaseFacts(unit="patient")) == "row of a patient"
+    assert unit_name_wording(certificate, ReleaseFileFacts()) == "record"
+    assert unit_name_wording(certificate, ReleaseFileFacts(unit="patient")) == "row of a patient"
 
 
 def test_every_question_of_nist_is_answered_or_named_as_yours():
     certificate = fitted().certificate_
-    found = nist_answers(certificate, ReleaseFacts(), has_ledger=False)
+    found = nist_answers(certificate, ReleaseFileFacts(), has_ledger=False)
     assert {item.layer for item in found} == {
         "Guarantee", "Algorithms and utility", "Implementation", "Trust and security", "Data collection",
     }  # fmt: skip
@@ -117,7 +117,7 @@ INNER = {
 def test_a_registry_entry_is_yaml_whatever_its_publisher_writes(tmp_path, sign):
     """U+007F, U+009B and U+FFFE may not stand in YAML: the entry was written, and nobody could read it."""
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
-    release = ReleaseFacts(name=f"a{sign}b", author=f"{sign}")
+    release = ReleaseFileFacts(name=f"a{sign}b", author=f"{sign}")
     path = write_registry_entry(fitted(), tmp_path / "entry.yaml", release)
     read = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert read["deployment"]["name"] == f"a{sign}b"
@@ -136,7 +136,7 @@ def test_the_registry_entry_has_the_registrys_fields(tmp_path):
     assert deployment["privacy_loss"]["privacy_parameters"] == {"rho": 0.125, "mu": 0.5}
     parameters = registry_entry(fitted(epsilon=2.0))["deployment"]["privacy_loss"]["privacy_parameters"]
     assert parameters == {"epsilon": 2.0, "delta": 1e-6}
-    path = write_registry_entry(fitted(), tmp_path / "entry.yaml", ReleaseFacts(name='a "b": #c'))
+    path = write_registry_entry(fitted(), tmp_path / "entry.yaml", ReleaseFileFacts(name='a "b": #c'))
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
     read = yaml.safe_load(path.read_text())
     assert read["deployment"]["name"] == 'a "b": #c'
@@ -146,7 +146,7 @@ def test_the_registry_entry_has_the_registrys_fields(tmp_path):
 def test_release_files_are_checked_without_quoting_them(tmp_path):
     path = tmp_path / "release.toml"
     path.write_text('[release]\nname = "Demand"\npublished = 2026-11-16\n')
-    assert read_release(path) == ReleaseFacts(name="Demand", published="2026-11-16")
+    assert read_release_file(path) == ReleaseFileFacts(name="Demand", published="2026-11-16")
     for content in (
         'secret = "value 17"',
         "name = 3",
@@ -156,10 +156,10 @@ def test_release_files_are_checked_without_quoting_them(tmp_path):
     ):
         path.write_text(content)
         with pytest.raises(InputError) as caught:
-            read_release(path)
+            read_release_file(path)
         assert "17" not in str(caught.value)
     with pytest.raises(InputError):
-        parse_release({"release": 3})
+        parse_release_file({"release": 3})
 
 
 def test_notebooks_show_cards():

@@ -23,12 +23,12 @@ import uvicorn
 from webdriver import BROWSER, DRIVER, Browser
 
 from dpconvex import DPQuantileRegressor, save_model
-from dpconvex.cli.plan_studio import redirecting_page
 from dpconvex.cli.plan_studio import studio as studio_command
+from dpconvex.cli.plan_studio import studio_redirect_page
 from dpconvex.inputs import InputError
 from dpconvex.intervals import DPConformal
 from dpconvex.privacy import ApproxDP, Ledger
-from dpconvex.reports.studio_pages import FitRequest, check_schema, forecast, verify_model
+from dpconvex.reports.studio_pages import StudioFitRequest, check_studio_schema, studio_forecast, verify_studio_model
 from dpconvex.reports.studio_server import Studio
 
 WISH = {
@@ -135,7 +135,7 @@ def test_no_secret_stands_on_the_command_line_of_the_browser(tmp_path, monkeypat
         assert stat.S_IMODE(page.stat().st_mode) == 0o600
         assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
 
-    monkeypatch.setattr("dpconvex.reports.studio_server.serve", serve)
+    monkeypatch.setattr("dpconvex.reports.studio_server.serve_studio", serve)
     studio_command(None, "default", 0, True)
     assert "secret" not in told[0]
     assert not Path(unquote(urlsplit(told[0]).path)).parent.exists()
@@ -155,7 +155,7 @@ def test_files_of_intervals_are_verified(tmp_path):
     X = rng.uniform(0, 1, (3000, 2))
     inner = DPQuantileRegressor(feature_bounds=(0, 1), target_bounds=(0, 2), epsilon=5.0)
     save_model(DPConformal(inner).fit(X, X.sum(axis=1)), tmp_path / "intervals.json")
-    found = verify_model((tmp_path / "intervals.json").read_bytes())
+    found = verify_studio_model((tmp_path / "intervals.json").read_bytes())
     assert "Verified." in found["verdict"]
     assert "prediction intervals" in found["verdict"]
     assert found["report"] == ""
@@ -167,38 +167,38 @@ def test_files_of_intervals_are_verified(tmp_path):
 )  # fmt: skip
 def test_wishes_are_checked(wrong):
     with pytest.raises(InputError):
-        FitRequest.parse({**WISH, **wrong})
+        StudioFitRequest.parse({**WISH, **wrong})
 
 
 def test_forecasts_follow_the_sliders():
     def loss(**changed):
-        return FitRequest.parse({**WISH, **changed}).plan().best.excess_risk
+        return StudioFitRequest.parse({**WISH, **changed}).plan().best.excess_risk
 
     assert loss(budget=0.1) > loss() > loss(budget=5.0)
     assert loss(rows=1000) > loss(rows=100_000)
     for changed in ({}, {"kind": "mu", "budget": 0.3}, {"delta": 0.0}, {"task": "logistic"}):
-        found = forecast({**WISH, **changed})
+        found = studio_forecast({**WISH, **changed})
         assert "right answers at even odds" in found
         assert "None" not in found
-    assert "A person with 3 rows is promised" in forecast(WISH)
+    assert "A person with 3 rows is promised" in studio_forecast(WISH)
 
 
 def test_hostile_files_are_words_only(tmp_path):
     for content in (b"", b"{}", b"\x00\xff", b"[" * 100_000, b'{"format": "<script>alert(1)</script>"}'):
-        found = verify_model(content)
+        found = verify_studio_model(content)
         assert "Not verified." in found["verdict"]
         assert "<script" not in found["verdict"]
         assert found["report"] == ""
         assert str(tmp_path.parent) not in found["verdict"]
     path = model_file(tmp_path)
     good = path.read_bytes()
-    assert "Verified." in verify_model(good)["verdict"]
+    assert "Verified." in verify_studio_model(good)["verdict"]
     edited = good.replace(b'"epsilon": 1.0', b'"epsilon": 0.5')
     assert edited != good
-    assert "Not verified." in verify_model(edited)["verdict"]
-    assert 'class="bad"' in check_schema("[features]\na = 1")
-    assert "<b>" not in check_schema('[features]\n"<b>x</b>" = [0, 1]')
-    assert "not valid TOML" in check_schema("[[[")
+    assert "Not verified." in verify_studio_model(edited)["verdict"]
+    assert 'class="bad"' in check_studio_schema("[features]\na = 1")
+    assert "<b>" not in check_studio_schema('[features]\n"<b>x</b>" = [0, 1]')
+    assert "not valid TOML" in check_studio_schema("[[[")
 
 
 @pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver")
@@ -271,7 +271,7 @@ def test_a_browser_comes_by_the_private_page_and_other_ports_get_nothing(studio,
     token = studio.address.split("#")[1]
     browser = Browser()
     try:
-        browser.open(redirecting_page(studio.address, tmp_path).as_uri())
+        browser.open(studio_redirect_page(studio.address, tmp_path).as_uri())
         browser.until("document.querySelector('#forecast .big')")
         assert browser.run("return location.href") == f"http://127.0.0.1:{studio.port}/"
         assert browser.run("return document.cookie") == ""

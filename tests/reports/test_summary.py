@@ -6,9 +6,9 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.fit.constants import SHARES
-from dpconvex.reports.facts import value_heading
-from dpconvex.reports.summary import WIDTH, shown, shown_names
-from dpconvex.reports.wording import describe_method, describe_quantity
+from dpconvex.reports.coefficients_and_forecasts import coefficient_heading
+from dpconvex.reports.summary import WIDTH, shown, summary_names
+from dpconvex.reports.wording import method_wording, quantity_wording
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
 
@@ -21,7 +21,7 @@ def test_long_names_that_begin_alike_are_told_apart():
     assert len(set(heads)) == 3
     assert heads[0].endswith("... [0]")
     assert heads[2] == "b"
-    assert max(map(len, shown_names(names, WIDTH))) == WIDTH
+    assert max(map(len, summary_names(names, WIDTH))) == WIDTH
 
 
 def test_a_name_cannot_forge_a_line():
@@ -47,12 +47,12 @@ def test_tables_say_which_of_two_labels_is_the_positive_one():
     options = {"classes": ["nein", "ja"], "feature_bounds": (0, 1)}
     model = DPLogisticRegression(**options).fit(X, y)
     assert model.classes_.tolist() == ["ja", "nein"]
-    assert value_heading(model) == "log odds of nein against ja"
+    assert coefficient_heading(model) == "log odds of nein against ja"
     assert "log odds of nein against ja" in repr(model.summary())
-    assert value_heading(DPLinearSVC(**options).fit(X, y)) == "value, for nein against ja"
+    assert coefficient_heading(DPLinearSVC(**options).fit(X, y)) == "value, for nein against ja"
     alike = ["a" * 30 + "x", "a" * 30 + "y"]
     model = DPLogisticRegression(feature_bounds=(0, 1)).fit(X, np.array(alike)[np.arange(60) % 2])
-    label, against = value_heading(model).removeprefix("log odds of ").split(" against ")
+    label, against = coefficient_heading(model).removeprefix("log odds of ").split(" against ")
     assert label != against
 
 
@@ -79,9 +79,9 @@ def test_every_release_of_a_fit_has_words():
     certificates = [model.certify(100_000, 3) for model in models]
     names = {name for certificate in certificates for name in certificate.noise}
     assert names >= {*SHARES, "gradients", "curvature", "late gradients", "mean row", "scores"}
-    assert [name for name in names if describe_quantity(name) == name] == []
+    assert [name for name in names if quantity_wording(name) == name] == []
     for certificate in certificates:
-        assert len({describe_quantity(name) for name in certificate.noise}) == len(certificate.noise)
-    assert ["The certainty" in describe_method(certificate) for certificate in certificates] == [
+        assert len({quantity_wording(name) for name in certificate.noise}) == len(certificate.noise)
+    assert ["The certainty" in method_wording(certificate) for certificate in certificates] == [
         True, False, False, False,
     ]  # fmt: skip

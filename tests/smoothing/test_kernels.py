@@ -152,7 +152,7 @@ def test_kernels_are_values():
 
 def test_a_mixture_is_the_mixture_of_its_parts():
     from dpconvex.losses import Pinball
-    from dpconvex.privacy.description import describe, rebuild
+    from dpconvex.privacy.description import describe, rebuild_description
     from dpconvex.smoothing import GaussianKernel, MixtureKernel, UniformKernel, convolve
 
     kernel = MixtureKernel((GaussianKernel(), UniformKernel()), (3.0, 1.0), (0.5, 2.0))
@@ -165,7 +165,7 @@ def test_a_mixture_is_the_mixture_of_its_parts():
         assert abs(t) + kernel.gap(t) == pytest.approx((np.abs(t + v) * density).sum() * step, abs=1e-5)
         assert kernel.cdf(t) == pytest.approx(density[v <= t].sum() * step, abs=1e-4)
     loss = convolve(Pinball(0.8), kernel, 0.3)
-    assert rebuild(describe(loss)) == loss
+    assert rebuild_description(describe(loss)) == loss
     assert loss.smoothness == pytest.approx(kernel.peak / 0.3)
     for wrong in (
         ((), ()),

@@ -17,7 +17,7 @@ from dpconvex.smoothing import (
     convolve_vector,
     moreau_vector,
 )
-from dpconvex.smoothing.derived_kernels import ExponentialMarginal, marginal
+from dpconvex.smoothing.kernels import ExponentialMarginalKernel, marginal_kernel
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 WIDE = PiecewiseLinear(np.concatenate([np.eye(6), -np.eye(6)]))
@@ -152,7 +152,7 @@ def test_exponential_kernel_in_the_plane():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_marginal_of_the_exponential_kernel(size):
-    law = ExponentialMarginal(size)
+    law = ExponentialMarginalKernel(size)
     t = np.linspace(0, 60, 200_001)
     density = law.pdf(t)
     step = t[1]
@@ -182,7 +182,7 @@ def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
         for u in ([0.0, 0.0], [1.0, 1.0], [3.0, 3.0], [0.0, 2.0]):
             values = [weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1) for t in (-0.5, 0.0, 0.5)]
             bend = (values[0] - 2 * values[1] + values[2]) / 0.25
-            bound = width * marginal(kernel).peak
+            bound = width * marginal_kernel(kernel).peak
             assert bend <= bound * 1.03
             largest = max(largest, bend / bound)
     assert largest > 0.5

@@ -11,7 +11,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LogisticKernel, UniformKernel, convolve
-from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, default_solver
+from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, newton_or_lbfgs
 
 SOLVERS = [Newton(), LBFGS()]
 
@@ -257,7 +257,7 @@ def test_many_coefficients():
     X = rng.normal(size=(800, 600)) * (rng.random(size=(800, 600)) < 0.05)
     y = X[:, :5].sum(axis=1) + rng.normal(size=800)
     objective = EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(600, (-3, 3))), losses(0.2)[0], 1e-3)
-    solver = default_solver(objective.dim)
+    solver = newton_or_lbfgs(objective.dim)
     assert solver == LBFGS()
     tolerance = 1e-10 * objective.gradient_bound
     solution = solver.solve(objective, np.zeros(601), tolerance)
@@ -311,5 +311,5 @@ def test_impossible_tolerance_is_an_error_without_data_values(solver):
 
 
 def test_default_solver_by_size():
-    assert default_solver(500) == Newton()
-    assert default_solver(501) == LBFGS()
+    assert newton_or_lbfgs(500) == Newton()
+    assert newton_or_lbfgs(501) == LBFGS()

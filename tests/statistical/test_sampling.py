@@ -26,8 +26,8 @@ LEVEL = 1e-8
 def batches(sampling, n, size, steps, seed=None):
     """The batches of a run, as tuples of records."""
     generator = np.random.default_rng(seed)
-    sizes, swaps = loop.draw_batches(generator, sampling, n, size, size / n, steps)
-    chosen = loop.batch_members(np.arange(n), sizes, swaps)
+    sizes, swaps = loop.draw_sgd_batches(generator, sampling, n, size, size / n, steps)
+    chosen = loop.sgd_batch_members(np.arange(n), sizes, swaps)
     return [tuple(sorted(batch.tolist())) for batch in np.split(chosen, np.cumsum(sizes)[:-1])]
 
 
@@ -70,7 +70,7 @@ def test_batches_of_different_steps_are_independent(sampling):
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
 def test_sizes(sampling):
-    sizes, _ = loop.draw_batches(np.random.default_rng(), sampling, 1000, 30, 0.03, 20_000)
+    sizes, _ = loop.draw_sgd_batches(np.random.default_rng(), sampling, 1000, 30, 0.03, 20_000)
     if sampling == "fixed":
         assert (sizes == 30).all()
         return
@@ -135,7 +135,7 @@ def test_a_scheme_that_was_not_accounted_is_caught():
     drawn = rng.integers(0, 12, size=(3000, 3))
     assert any(len(set(batch)) < 3 for batch in drawn.tolist())
     with pytest.raises(ValueError, match="must be 'fixed' or 'poisson'"):
-        loop.draw_batches(rng, "shuffled", 12, 3, 0.25, 5)
+        loop.draw_sgd_batches(rng, "shuffled", 12, 3, 0.25, 5)
 
 
 def test_noise_of_every_step_has_the_certified_scale():

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from dpconvex.privacy.calibration import grid_of
-from dpconvex.privacy.noise import NoiseSource, Words, choose, normal
-from dpconvex.privacy.noise.normal import rounded_l2_laplace, rounded_normals
+from dpconvex.privacy.noise import NoiseSource, Words, choose, normal_and_laplace
+from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace, rounded_normals
 
 LEVEL = 1e-8
 RATIOS = [1.0, 1.375, 4.0, 61.7]
@@ -57,8 +57,8 @@ def test_ties_everywhere_leave_the_law_as_it_is(word_bits):
     bits = iter(np.random.default_rng(word_bits).integers(0, 2**word_bits, 200 * size).tolist())
     draws = np.empty(size, dtype=np.int64)
     for index in range(size):
-        sign, whole, fraction = normal.exact_normal(bits.__next__, word_bits)
-        cell = normal.round_product(11, 3, whole, fraction)
+        sign, whole, fraction = normal_and_laplace.exact_normal(bits.__next__, word_bits)
+        cell = normal_and_laplace.round_normal_product(11, 3, whole, fraction)
         draws[index] = -cell if sign else cell
     assert cells_p_value(draws, ratio) > LEVEL
 
@@ -67,7 +67,7 @@ def test_ties_taken_for_ordered_are_caught(monkeypatch):
     def ordered(left, right, sides=1, twice=0):
         return (sides * left.value << right.bits) < (twice << right.bits) + right.value << left.bits
 
-    monkeypatch.setattr(normal, "_is_below", ordered)
+    monkeypatch.setattr(normal_and_laplace, "_normal_is_below", ordered)
     with pytest.raises(AssertionError):
         test_ties_everywhere_leave_the_law_as_it_is(2)
 
@@ -233,7 +233,7 @@ def beyond_four_p_value(draws, ratio):
 def test_a_truncated_tail_is_caught(monkeypatch):
     ratio = 2.0**22
     assert beyond_four_p_value(rounded_normals(Words(), ratio, 1_000_000), ratio) > LEVEL
-    short = normal._WHOLE_PARTS.copy()
+    short = normal_and_laplace._WHOLE_PARTS.copy()
     short[3:] = 2**63  # no pick is as large
-    monkeypatch.setattr(normal, "_WHOLE_PARTS", short)
+    monkeypatch.setattr(normal_and_laplace, "_WHOLE_PARTS", short)
     assert beyond_four_p_value(rounded_normals(Words(), ratio, 1_000_000), ratio) < LEVEL

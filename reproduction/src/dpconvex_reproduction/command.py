@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli.options import JsonOption
-from dpconvex.cli.output import console, print_json, reports_errors
+from dpconvex.cli.output_and_errors import output_console, print_json, reports_errors
+from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
 
 app = typer.Typer(add_completion=False)
@@ -120,12 +120,12 @@ def reproduce(
     table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
     for outcome in outcomes:
         table.add_row(outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex"))
-    console().print(table)
+    output_console().print(table)
     failed = sum(map(len, results.failures.values()))
     if failed:
-        console().print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
+        output_console().print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
     minutes = sum(work.seconds for work in results.work.values()) / 60
-    console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
+    output_console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
 
 
 def _list(json_: bool) -> None:
@@ -141,4 +141,4 @@ def _list(json_: bool) -> None:
     table = Table("name", "what it shows", box=None)
     for exhibit in listed:
         table.add_row(exhibit.name, exhibit.title)
-    console().print(table)
+    output_console().print(table)

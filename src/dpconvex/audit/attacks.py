@@ -7,6 +7,7 @@ bound above the claim refutes it with the stated confidence.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
+from dpconvex.checks import parameter_error
 from dpconvex.types import Array
 
 Sampler = Callable[[int, np.random.Generator], ArrayLike]
@@ -31,7 +33,7 @@ _DEFECT_RUNS = 200_000  # outputs to judge the size of a detectable defect by
 _MOST_COORDINATES = 6  # of an output that are tested one by one: those that differ most on the selection runs
 
 
-def _checked_counts(name: str, successes: ArrayLike, trials: int, error: float) -> NDArray[np.float64]:
+def _check_attack_counts(name: str, successes: ArrayLike, trials: int, error: float) -> NDArray[np.float64]:
     """Return the counts as floats, or raise if they or the error are impossible."""
     if not 0.0 < error < 0.5:
         raise ValueError(f"The 'error' parameter of {name} must be in (0, 0.5). Got {error!r} instead.")
@@ -39,10 +41,7 @@ def _checked_counts(name: str, successes: ArrayLike, trials: int, error: float) 
     if trials < 1:
         raise ValueError(f"The 'trials' parameter of {name} must be at least 1. Got {trials} instead.")
     if np.any(~((count >= 0) & (count <= trials))):
-        raise ValueError(
-            f"The 'successes' parameter of {name} must be between 0 and trials={trials}. "
-            "Got a count outside this range instead."
-        )
+        raise parameter_error("successes", name, f"between 0 and trials={trials}", "a count outside this range")
     return count
 
 
@@ -53,10 +52,8 @@ def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Ar
 
     Parameters
     ----------
-    successes : int or array of int
-        Number of times the event was seen.
-    trials : int
-        Number of independent runs.
+    successes, trials : int or array of int, int
+        Number of times the event was seen, and of independent runs.
     error : float
         Probability that the limit lies above the true probability, at most.
 
@@ -65,7 +62,7 @@ def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Ar
     >>> round(float(clopper_pearson_lower(10, 10, 0.05)), 6)
     0.741134
     """
-    count = _checked_counts("clopper_pearson_lower", successes, trials, error)
+    count = _check_attack_counts("clopper_pearson_lower", successes, trials, error)
     # The guard keeps the beta parameters positive; its value is replaced by the exact limit 0.
     limit = betaincinv(np.maximum(count, 0.5), trials - count + 1.0, error)
     return np.where(count > 0, limit, 0.0)[()]
@@ -74,15 +71,15 @@ def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Ar
 def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Array:
     """Upper confidence limit of a binomial probability, below it with probability at most error.
 
-    ``p_hi`` solves ``P(Binomial(trials, p_hi) <= successes) = error``, and is 1 for no failure.
-    Parameters are those of :func:`clopper_pearson_lower`.
+    ``p_hi`` solves ``P(Binomial(trials, p_hi) <= successes) = error``, and is 1 for no failure. Parameters are those of
+    :func:`clopper_pearson_lower`.
 
     Examples
     --------
     >>> round(float(clopper_pearson_upper(0, 10, 0.05)), 6)
     0.258866
     """
-    count = _checked_counts("clopper_pearson_upper", successes, trials, error)
+    count = _check_attack_counts("clopper_pearson_upper", successes, trials, error)
     # 1 - lower(failures) would lose all digits of a tiny limit: invert directly.
     limit = betaincinv(count + 1.0, np.maximum(trials - count, 0.5), 1.0 - error)
     return np.where(count < trials, limit, 1.0)[()]
@@ -96,11 +93,8 @@ def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayL
 
     Parameters
     ----------
-    likely, rare : float or array
-        (A lower bound on) the probability of the event on one data set, and (an upper bound on)
-        its probability on the neighbour.
-    delta : float or array
-        The delta at which epsilon is asked for.
+    likely, rare, delta : float or array
+        Probability of the event on one data set (or a lower bound), on the neighbour (or an upper bound), and delta.
 
     Examples
     --------
@@ -129,14 +123,11 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    likely_hits, likely_runs : int
-        Times the event was seen, and runs, on the data set where it is likelier.
-    rare_hits, rare_runs : int
-        The same on the neighbouring data set.
-    delta : float
-        The claimed delta.
-    confidence : float, default=1 - 1e-6
-        Probability that the bound does not exceed the true epsilon. The event must not depend on these runs.
+    likely_hits, likely_runs, rare_hits, rare_runs : int
+        Times the event was seen, and runs, on the data set where it is likelier, and on its neighbour.
+    delta, confidence : float
+        The claimed delta, and the probability that the bound does not exceed the true epsilon. The event must not
+        depend on these runs.
 
     Examples
     --------
@@ -149,7 +140,7 @@ def epsilon_lower_bound(
     return epsilon_from_probabilities(low, high, delta)
 
 
-def lowest_bit(numbers: Array) -> Array:
+def attack_lowest_bit(numbers: Array) -> Array:
     """Return the exponent of the last binary digit that is set, 2000 for 0.
 
     Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
@@ -157,7 +148,7 @@ def lowest_bit(numbers: Array) -> Array:
 
     Examples
     --------
-    >>> lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
+    >>> attack_lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
     [0.0, -2.0, 1.0, 2000.0]
     """
     fraction, exponent = np.frexp(np.asarray(numbers, dtype=np.float64))
@@ -166,12 +157,12 @@ def lowest_bit(numbers: Array) -> Array:
     return np.where(digits == 0, 2000, exponent - 53 + last).astype(np.float64)
 
 
-def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Statistic]:
+def attack_statistics(first: Array, second: Array, bits: bool) -> dict[str, Statistic]:
     """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too.
 
     Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
     """
-    project = _best_projection(first, second)
+    project = _attack_projection(first, second)
     centre = float(np.median(np.concatenate([project(first), project(second)])))
 
     def deviation(outputs: Array) -> Array:
@@ -183,7 +174,7 @@ def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Stat
     if first.ndim == 2 and first.shape[1] > 1:
         transforms["number {}"] = np.asarray
     if bits:
-        transforms["last bit of number {}"] = lowest_bit
+        transforms["last bit of number {}"] = attack_lowest_bit
     for name, transform in transforms.items():
         columns = [transform(outputs).reshape(len(outputs), -1).T for outputs in (first, second)]
         distances = [_kolmogorov_distance(a, b) for a, b in zip(*columns, strict=True)]
@@ -192,7 +183,7 @@ def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Stat
     return found
 
 
-def checked_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
+def own_attack_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
     """Return a statistic of the user's that is held to one number per run."""
 
     def checked(outputs: Array) -> Array:
@@ -207,7 +198,7 @@ def checked_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
     return checked
 
 
-def _best_projection(first: Array, second: Array) -> Statistic:
+def _attack_projection(first: Array, second: Array) -> Statistic:
     """Return the projection that separates normal outputs best if their coordinates are independent."""
     if first.ndim == 1:
         return np.asarray
@@ -254,29 +245,20 @@ class AuditResult:
     ----------
     passed : bool
         False when ``epsilon_lower_bound > epsilon``: the claim is refuted.
-    epsilon_lower_bound : float
-        Lower confidence bound on the true epsilon at ``delta``.
-    epsilon : float
-        The claimed epsilon at ``delta``.
-    delta : float
-        The point of the claimed profile that came closest to (or furthest beyond) refutation.
+    epsilon_lower_bound, epsilon, delta : float
+        Lower confidence bound on the true epsilon, and the point of the claimed profile that came closest to (or
+        furthest beyond) refutation.
     confidence : float
         Probability that the lower bound is right, whatever the mechanism.
     statistic : str
         ``"projection"``, ``"deviation"`` (distance of the projection from its centre), ``"number 3"`` (the fourth
         number of the output alone), ``"last bit of number 3"`` or ``"custom"``.
-    threshold : float
-        The event is ``statistic > threshold`` or ``statistic <= threshold``.
-    direction : str
-        ``"above"`` or ``"below"`` the threshold.
-    likely : str
-        ``"first"`` or ``"second"``: the data set on which the event is likelier.
-    likely_hits, rare_hits : int
-        Counts of the event on the evaluation runs of the two data sets.
-    runs : int
-        Evaluation runs per data set, which the bound rests on.
-    selection_runs : int
-        Runs per data set spent on choosing the event.
+    threshold, direction : float, str
+        The event is that the statistic lies ``"above"`` or ``"below"`` (or at) the threshold.
+    likely, likely_hits, rare_hits : str, int, int
+        The data set on which the event is likelier, ``"first"`` or ``"second"``, and its counts on both.
+    runs, selection_runs : int
+        Runs per data set that the bound rests on, and that were spent on choosing the event.
     detectable_noise : float or None
         Noise below this share of what was drawn would most likely have been refuted. 0 means missing noise only, None
         that not even this is certain.
@@ -333,15 +315,13 @@ class Claim(Protocol):
 
     def epsilon(self, delta: float) -> float:
         """Smallest claimed epsilon at this delta, infinite if none is claimed."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """Smallest claimed delta at this epsilon."""
-        ...
 
 
 @dataclass(frozen=True)
-class _Event:
+class _AttackEvent:
     """A threshold event: one side of a threshold, and the data set where it is likelier."""
 
     statistic: str
@@ -354,7 +334,7 @@ class _Event:
         return above if self.above else len(values) - above
 
 
-def _claimed_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
+def _attacked_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
     """Return the points (epsilon, delta) of the claimed profile at which refutation is tried."""
     if delta is None:
         # A claim's own delta is what it still allows at an epsilon no one would call private.
@@ -362,70 +342,62 @@ def _claimed_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
         deltas = np.unique(np.concatenate([[own], _PROFILE_DELTAS[own < _PROFILE_DELTAS]]))
     else:
         if not 0.0 <= delta < 1.0:
-            raise ValueError(
-                f"The 'delta' parameter of audit must be in [0, 1). Got {delta!r} instead. "
-                "Leave it out to audit the whole claimed profile."
+            raise parameter_error(
+                "delta", "audit", "in [0, 1)", repr(delta), "Leave it out to audit the whole claimed profile."
             )
         deltas = np.array([float(delta)])
     epsilons = np.array([float(claim.epsilon(float(d))) for d in deltas])
     finite = np.isfinite(epsilons)
     if not finite.any():
-        raise ValueError(
-            "The 'delta' parameter of audit must be one at which the guarantee claims a finite "
-            f"epsilon. Got {delta!r} instead."
-        )
+        raise parameter_error("delta", "audit", "one at which the guarantee claims a finite epsilon", repr(delta))
     return epsilons[finite], deltas[finite]
 
 
-def _excess_over_claim(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
+def _attack_excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
     """Return the ratio of the lower bound to the claim on the profile, above 1 refutes, and the bound."""
     bound = epsilon_from_probabilities(np.asarray(low)[..., None], np.asarray(high)[..., None], deltas)
     return bound / np.maximum(epsilons, 1e-12), bound
 
 
-def _select_best_event(
+def _select_attack_event(
     statistic: str, first: Array, second: Array, evaluation_runs: int, error: float, profile: tuple[Array, Array]
-) -> tuple[float, _Event]:
+) -> tuple[float, _AttackEvent]:
     """Return the ratio that the best event promises on the selection runs, and the event."""
     runs = len(first)
     first, second = np.sort(first), np.sort(second)
     # Order statistics of each sample, denser in both tails, where small deltas are decided.
-    ranks = np.concatenate(
-        [np.logspace(0.0, np.log10(runs / 2.0), _THRESHOLDS // 4), np.linspace(1, runs, 100)]
-    ).astype(int)
+    tail = np.logspace(0.0, np.log10(runs / 2.0), _THRESHOLDS // 4)
+    ranks = np.concatenate([tail, np.linspace(1, runs, 100)]).astype(int)
     ranks = np.unique(np.concatenate([ranks, runs - ranks, [0]]))
     ranks = ranks[ranks < runs]
     thresholds = np.unique(np.concatenate([first[ranks], second[ranks]]))
     first_above = runs - np.searchsorted(first, thresholds, side="right")
     second_above = runs - np.searchsorted(second, thresholds, side="right")
 
-    best = (-1.0, _Event(statistic, float(thresholds[0]), True, True))
-    for above in (True, False):
-        for likely_first in (True, False):
-            likely, rare = (first_above, second_above)
-            if not likely_first:
-                likely, rare = rare, likely
-            if not above:
-                likely, rare = runs - likely, runs - rare
-            # What the evaluation runs would prove if they repeated these frequencies, each moved
-            # against us by _CAUTION standard errors: the best of many rare events is luck.
-            likely = np.maximum(likely - _CAUTION * np.sqrt(likely * (1 - likely / runs)), 0.0)
-            rare = np.minimum(rare + _CAUTION * np.sqrt(rare + 1.0), runs)
-            scale = evaluation_runs / runs
-            # At most all runs, also where the quotient was rounded up.
-            likely, rare = (np.minimum(hits * scale, evaluation_runs) for hits in (likely, rare))
-            low = clopper_pearson_lower(likely, evaluation_runs, error)
-            high = clopper_pearson_upper(rare, evaluation_runs, error)
-            # Where nothing is proved, the event with the largest gap is the one to report.
-            ratio = _excess_over_claim(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
-            index = int(np.argmax(ratio))
-            if ratio[index] > best[0]:
-                threshold = _middle_of_gap(float(thresholds[index]), first, second)
-                best = (float(ratio[index]), _Event(statistic, threshold, above, likely_first))
+    best = (-1.0, _AttackEvent(statistic, float(thresholds[0]), True, True))
+    for above, likely_first in itertools.product((True, False), repeat=2):
+        likely, rare = (first_above, second_above) if likely_first else (second_above, first_above)
+        if not above:
+            likely, rare = runs - likely, runs - rare
+        # What the evaluation runs would prove if they repeated these frequencies, each moved against us by _CAUTION
+        # standard errors: the best of many rare events is luck.
+        likely = np.maximum(likely - _CAUTION * np.sqrt(likely * (1 - likely / runs)), 0.0)
+        rare = np.minimum(rare + _CAUTION * np.sqrt(rare + 1.0), runs)
+        scale = evaluation_runs / runs
+        # At most all runs, also where the quotient was rounded up.
+        likely, rare = (np.minimum(hits * scale, evaluation_runs) for hits in (likely, rare))
+        low = clopper_pearson_lower(likely, evaluation_runs, error)
+        high = clopper_pearson_upper(rare, evaluation_runs, error)
+        # Where nothing is proved, the event with the largest gap is the one to report.
+        ratio = _attack_excess(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
+        index = int(np.argmax(ratio))
+        if ratio[index] > best[0]:
+            threshold = _attack_threshold(float(thresholds[index]), first, second)
+            best = (float(ratio[index]), _AttackEvent(statistic, threshold, above, likely_first))
     return best
 
 
-def _middle_of_gap(threshold: float, first: Array, second: Array) -> float:
+def _attack_threshold(threshold: float, first: Array, second: Array) -> float:
     """Return the middle of the gap above a threshold: the same event on these sorted runs, a safer one on others."""
     above = [
         float(values[index])
@@ -435,7 +407,7 @@ def _middle_of_gap(threshold: float, first: Array, second: Array) -> float:
     return threshold + (min(above) - threshold) / 2 if above else threshold
 
 
-def _tradeoff_attack(event: _Event, first: Array, second: Array) -> TradeoffCurve:
+def _tradeoff_attack(event: _AttackEvent, first: Array, second: Array) -> TradeoffCurve:
     likely, rare = (first, second) if event.likely_first else (second, first)
     sign = 1.0 if event.above else -1.0
     likely, rare = np.sort(sign * likely), np.sort(sign * rare)
@@ -447,7 +419,7 @@ def _tradeoff_attack(event: _Event, first: Array, second: Array) -> TradeoffCurv
     return TradeoffCurve(np.append(type_one, 1.0), np.append(type_two, 0.0))
 
 
-def _draw_outputs(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
+def _draw_attacked_outputs(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
     """Return the outputs of so many runs, or raise if they have another shape or are not finite."""
     outputs = np.asarray(sampler(count, rng), dtype=np.float64)
     if outputs.ndim not in (1, 2) or outputs.shape[0] != count:
@@ -458,8 +430,7 @@ def _draw_outputs(sampler: Sampler, count: int, rng: np.random.Generator) -> Arr
     if not np.isfinite(outputs).all():
         raise ValueError(
             "A sampler of audit must return finite outputs. Got a NaN or an infinity instead. "
-            "Map failures of the mechanism to a number: a failure that depends on data is an "
-            "output too."
+            "Map failures of the mechanism to a number: a failure that depends on data is an output too."
         )
     return outputs
 
@@ -495,22 +466,14 @@ def audit(
         times out of four, 2e5 nearly always.
     delta : float, optional
         Audit at this delta alone; by default at the claim's own delta and along its profile.
-    confidence : float, default=1 - 1e-6
-        Probability that a correct claim is not refuted.
-    rng : numpy Generator, int or None
-        Randomness handed to the samplers.
+    confidence, rng : float, default=1 - 1e-6, and numpy Generator, int or None
+        Probability that a correct claim is not refuted, and randomness handed to the samplers.
     statistic : callable, optional
         Maps outputs to one number per run, for instance an exact likelihood ratio. By default the projection on the
         difference of means, its distance from the centre and the coordinates that differ most are tried.
-    selection_share : float, default=0.2
-        Share of the runs spent on choosing the event.
-    bits : bool, default=False
-        Whether to attack last binary digits too. Noise that is added in floating point fails, as it should.
-
-    Returns
-    -------
-    AuditResult
-        ``passed`` is False if the claim is refuted.
+    selection_share, bits : float, default=0.2, and bool, default=False
+        Share of the runs spent on choosing the event, and whether to attack last binary digits too. Noise that is added
+        in floating point fails, as it should.
 
     Examples
     --------
@@ -523,46 +486,41 @@ def audit(
     False
     """
     if runs < 100:
-        raise ValueError(
-            f"The 'runs' parameter of audit must be at least 100. Got {runs!r} instead. Small deltas need 1e5 and more."
-        )
+        raise parameter_error("runs", "audit", "at least 100", repr(runs), "Small deltas need 1e5 and more.")
     for name, value, low_end in (("confidence", confidence, 0.5), ("selection_share", selection_share, 0.0)):
         if not low_end < value < 1.0:
             raise ValueError(f"The '{name}' parameter of audit must be in ({low_end:g}, 1). Got {value!r} instead.")
     generator = np.random.default_rng(rng)
     error = 0.5 * (1.0 - confidence)
-    profile = _claimed_profile(guarantee, delta)
+    profile = _attacked_profile(guarantee, delta)
     selection_runs = min(max(int(runs * selection_share), 20), runs - 20)
     evaluation_runs = runs - selection_runs
 
-    first = _draw_outputs(sample_first, selection_runs, generator)
-    second = _draw_outputs(sample_second, selection_runs, generator)
+    first = _draw_attacked_outputs(sample_first, selection_runs, generator)
+    second = _draw_attacked_outputs(sample_second, selection_runs, generator)
     if first.shape != second.shape:
         raise ValueError(
             f"The samplers of audit must return arrays of one shape. Got {first.shape} and {second.shape} instead."
         )
-    statistics: dict[str, Statistic] = {}
     if statistic is None:
-        statistics = fitted_statistics(first, second, bits)
+        statistics = attack_statistics(first, second, bits)
     else:
-        statistics["custom"] = checked_statistic(statistic)
-    event = max(
-        (
-            _select_best_event(name, function(first), function(second), evaluation_runs, error, profile)
-            for name, function in statistics.items()
-        ),
-        key=lambda candidate: candidate[0],
-    )[1]
+        statistics = {"custom": own_attack_statistic(statistic)}
+    candidates = [
+        _select_attack_event(name, function(first), function(second), evaluation_runs, error, profile)
+        for name, function in statistics.items()
+    ]
+    event = max(candidates, key=lambda candidate: candidate[0])[1]
 
     function = statistics[event.statistic]
-    outputs = [_draw_outputs(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)]
+    outputs = [_draw_attacked_outputs(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)]
     first, second = (function(each) for each in outputs)
     likely, rare = event.hits(first), event.hits(second)
     if not event.likely_first:
         likely, rare = rare, likely
     low = clopper_pearson_lower(likely, evaluation_runs, error)
     high = clopper_pearson_upper(rare, evaluation_runs, error)
-    ratio, bound = _excess_over_claim(low, high, *profile)
+    ratio, bound = _attack_excess(low, high, *profile)
     index = int(np.argmax(ratio))
     epsilon = float(profile[0][index])
     return AuditResult(
@@ -579,12 +537,14 @@ def audit(
         rare_hits=rare,
         runs=evaluation_runs,
         selection_runs=selection_runs,
-        detectable_noise=_detectable_noise(outputs, next(iter(statistics.values())), evaluation_runs, error, profile),
+        detectable_noise=_noise_attack_detects(
+            outputs, next(iter(statistics.values())), evaluation_runs, error, profile
+        ),
         tradeoff=_tradeoff_attack(event, first, second),
     )
 
 
-def _detectable_noise(
+def _noise_attack_detects(
     outputs: list[Array], statistic: Statistic, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> float | None:
     """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
@@ -601,7 +561,7 @@ def _detectable_noise(
 
     def refutes(factor: float) -> bool:
         nearer, farther = (statistic(median + factor * (each - np.median(each, axis=0))) for each, median in pairs)
-        return _select_best_event("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
+        return _select_attack_event("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
 
     if not refutes(0.0):
         return None

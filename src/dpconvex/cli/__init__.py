@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from dpconvex.cli import audit, bounds_split, demo_reproduce, fit, ledger, plan_studio, predict_score, verify_report
-from dpconvex.cli.output import Interrupted, say_warning
+from dpconvex.cli.output_and_errors import Interrupted, say_warning
 
 app = typer.Typer(
     name="dpconvex",

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli import options
-from dpconvex.cli.output import VERIFICATION, check_output, console, print_json, text_table
+from dpconvex.atomic_files import write_file_atomically
+from dpconvex.cli import task_options
+from dpconvex.cli.output_and_errors import VERIFICATION, check_output, output_console, output_table, print_json
 from dpconvex.inputs import InputError
-from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,19 +39,23 @@ _BUDGET = {"epsilon", "delta", "mu"}
 _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 
 
-@options.with_model_options
+@task_options.with_model_options
 def audit(
-    settings: options.Settings,
-    task: options.TaskOption = "quantile",
-    sampler: Annotated[str | None, options.text_option(SAMPLER)] = None,
-    n_samples: Annotated[int, typer.Option(*options.ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
-    n_features: Annotated[int, typer.Option(*options.COLUMNS, help="Columns of invented data.", min=1, max=1_000)] = 1,
+    settings: task_options.Settings,
+    task: task_options.TaskOption = "quantile",
+    sampler: Annotated[str | None, task_options.text_option(SAMPLER)] = None,
+    n_samples: Annotated[
+        int, typer.Option(*task_options.ROWS, help="Rows of the invented data.", min=4, max=100_000)
+    ] = 20,
+    n_features: Annotated[
+        int, typer.Option(*task_options.COLUMNS, help="Columns of invented data.", min=1, max=1_000)
+    ] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)] = 100_000,
     confidence: Annotated[float, typer.Option(help="Probability that a true claim is not refuted.")] = 1 - 1e-6,
     seed: Annotated[int | None, typer.Option(help="Seed of the invented data, and of your own sampler.", min=0)] = None,
     plot: Annotated[Path | None, typer.Option(help="Where to draw the trade-off curves (SVG).")] = None,
-    json_: options.JsonOption = False,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Attack a mechanism on neighbouring data sets and prove a lower bound on its epsilon.
 
@@ -68,11 +72,11 @@ def audit(
     import numpy as np
 
     from dpconvex.audit import audit as audit_samplers
-    from dpconvex.inputs.settings import resolve_guarantee
+    from dpconvex.inputs.settings import resolve_budget_setting
 
     rng = np.random.default_rng(seed)
     if sampler is None:
-        certificate, attacks = _attacks_on_task(task or "quantile", settings, n_samples, n_features, rng)
+        certificate, attacks = _audited_task(task or "quantile", settings, n_samples, n_features, rng)
         guarantee = certificate.guarantee
         # Where the certificate covers floating point, last binary digits are attacked too.
         bits = certificate.failure_probability is not None
@@ -80,51 +84,51 @@ def audit(
         foreign = sorted(name for name in set(settings) - _BUDGET if settings[name] is not None)
         if foreign:
             raise InputError(f"A sampler of your own has no option --{foreign[0].replace('_', '-')}.")
-        guarantee = resolve_guarantee(settings["epsilon"], settings["delta"], settings["mu"], owner="audit")
-        attacks, bits = {"sampler": _own_sampler(sampler)}, False
+        guarantee = resolve_budget_setting(settings["epsilon"], settings["delta"], settings["mu"], owner="audit")
+        attacks, bits = {"sampler": _audited_function(sampler)}, False
     results = {}
     # All attacks together are wrong at most as often as the confidence says.
     each = 1 - (1 - confidence) / len(attacks)
-    with _progress_bar(seconds, shown=not json_) as tick:
+    with _audit_progress_bar(seconds, shown=not json_) as tick:
         for name, pair in attacks.items():
-            outputs = _run_for(pair, runs, seconds / len(attacks), rng, tick, name)
+            outputs = _run_audit_for(pair, runs, seconds / len(attacks), rng, tick, name)
             count = len(outputs[0])
             if count < FEWEST:
                 raise InputError(
                     f"The attack {name!r} made {count} runs in its share of the time, and needs {FEWEST}. Give "
                     f"--seconds {math.ceil(seconds * FEWEST / max(count, 1) * 1.5)}, or fewer rows or columns."
                 )
-            first, second = map(_replay_outputs, outputs)
+            first, second = map(_replay_audit_outputs, outputs)
             results[name] = audit_samplers(first, second, guarantee, count, confidence=each, rng=rng, bits=bits)
     passed = all(result.passed for result in results.values())
     worst = max(results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12))
     if plot is not None:
-        write_whole(plot, _plot_tradeoffs(worst, guarantee).encode())
+        write_file_atomically(plot, _plot_audit_tradeoffs(worst, guarantee).encode())
     if json_:
-        plain = {name: _plain_result(result) for name, result in results.items()}
+        plain = {name: _audit_result_as_json(result) for name, result in results.items()}
         print_json({"claim": guarantee.to_dict(), "confidence": confidence, "passed": passed, "attacks": plain})
     else:
-        _show_results(results, guarantee, confidence)
+        _print_audit_results(results, guarantee, confidence)
         if plot is not None:
-            console().print(f"Trade-off curves written to {plot}", markup=False)
+            output_console().print(f"Trade-off curves written to {plot}", markup=False)
     if not passed:
         raise typer.Exit(VERIFICATION)
 
 
-def _attacks_on_task(
-    task: str, settings: options.Settings, rows: int, columns: int, rng: np.random.Generator
+def _audited_task(
+    task: str, settings: task_options.Settings, rows: int, columns: int, rng: np.random.Generator
 ) -> tuple[Certificate, Attacks]:
     """Return the estimator's certificate, and for each attack the fits on its two invented data sets."""
     import numpy as np
 
     from dpconvex.audit import neighbor_pairs
-    from dpconvex.audit.estimators import fitted_outputs
+    from dpconvex.audit.estimators_on_neighbors import fitted_estimator_outputs
 
-    labels = options.find_task(task).labels
+    labels = task_options.find_task(task).labels
     if settings.get("classes") is not None:
         raise InputError("The invented data have labels of their own: leave out --classes.")
     more = {"feature_bounds": (-1.0, 1.0), "target_bounds": (-1.0, 1.0), **({"classes": [0, 1]} if labels else {})}
-    estimator = options.build(task, settings, **more)
+    estimator = task_options.build_task(task, settings, **more)
     X = rng.uniform(-1, 1, (rows, columns))
     y = np.arange(rows) % 2 if labels else rng.uniform(-1, 1, rows)
     targets = (0, 1) if labels else (-_FAR_TARGET, _FAR_TARGET)
@@ -132,12 +136,12 @@ def _attacks_on_task(
     pairs = neighbor_pairs(X, y, np.ones(columns), targets, certificate.neighbors)
 
     def fits(data: tuple[Array, ...]) -> Sampler:
-        return lambda count, generator: fitted_outputs(estimator, data, count)
+        return lambda count, generator: fitted_estimator_outputs(estimator, data, count)
 
     return certificate, {pair.name: (fits(pair.first), fits(pair.second)) for pair in pairs}
 
 
-def _own_sampler(path: str) -> tuple[Sampler, Sampler]:
+def _audited_function(path: str) -> tuple[Sampler, Sampler]:
     """Return the user's function on each of the two data sets."""
     import numpy as np
 
@@ -169,7 +173,7 @@ def _own_sampler(path: str) -> tuple[Sampler, Sampler]:
     return on(0), on(1)
 
 
-def _run_for(
+def _run_audit_for(
     pair: tuple[Sampler, Sampler],
     most: int,
     seconds: float,
@@ -206,7 +210,7 @@ def _run_for(
     return [np.concatenate(pool) for pool in pools]
 
 
-def _replay_outputs(outputs: Array) -> Sampler:
+def _replay_audit_outputs(outputs: Array) -> Sampler:
     """Return a sampler that hands out the outputs in order, each once."""
     used = 0
 
@@ -219,7 +223,7 @@ def _replay_outputs(outputs: Array) -> Sampler:
 
 
 @contextmanager
-def _progress_bar(seconds: float, shown: bool) -> Iterator[Callable[[float, str], None]]:
+def _audit_progress_bar(seconds: float, shown: bool) -> Iterator[Callable[[float, str], None]]:
     """Show the time that has passed, to people only, and yield a function that adds to it."""
     from rich.console import Console
     from rich.progress import Progress
@@ -237,7 +241,7 @@ def _provable_epsilon(result: AuditResult) -> float:
     return float(epsilon_lower_bound(result.runs, result.runs, 0, result.runs, result.delta, result.confidence))
 
 
-def _plain_result(result: AuditResult) -> dict[str, object]:
+def _audit_result_as_json(result: AuditResult) -> dict[str, object]:
     """Return the result of one attack as plain data."""
     return {
         "passed": result.passed,
@@ -251,9 +255,9 @@ def _plain_result(result: AuditResult) -> dict[str, object]:
     }
 
 
-def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
+def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
     """Print a table of the results, and what they mean."""
-    from dpconvex.reports.wording import describe_guarantee
+    from dpconvex.reports.wording import guarantee_wording
 
     rows = []
     for name, result in results.items():
@@ -261,8 +265,8 @@ def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confide
         epsilons = (result.epsilon, result.epsilon_lower_bound, _provable_epsilon(result))
         rows.append((name, verdict, f"{runs:,}", f"{result.delta:.2g}", *(f"{epsilon:.4g}" for epsilon in epsilons)))
     heads = ("attack", "verdict", "runs", "at delta", "claimed epsilon", "proved: at least", "provable")
-    screen = console()
-    screen.print(text_table(heads, rows, f"Attacks on the claim {describe_guarantee(guarantee)}", left=2))
+    screen = output_console()
+    screen.print(output_table(heads, rows, f"Attacks on the claim {guarantee_wording(guarantee)}", left=2))
     if not all(result.passed for result in results.values()):
         words = f"The claim is false, except with probability {1 - confidence:.1g}."
         screen.print(words, style="bold red", markup=False)
@@ -276,9 +280,9 @@ def _show_results(results: dict[str, AuditResult], guarantee: Guarantee, confide
     )
 
 
-def _plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
+def _plot_audit_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
     """Return a drawing of the claimed and the empirical trade-off."""
-    from dpconvex.reports.charts import Curve, standalone_svg, tradeoff_chart
+    from dpconvex.reports.charts import ChartCurve, standalone_svg, tradeoff_chart
 
     words = (
         "The attack's errors, counted, against the smallest errors that the claim allows. A claim is refuted where the "
@@ -286,5 +290,5 @@ def _plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
         f"{result.epsilon_lower_bound:.4g} at delta {result.delta:.2g}, claimed {result.epsilon:.4g}."
     )
     found = result.tradeoff
-    strongest = Curve("the strongest attack", found.type_one.tolist(), found.type_two.tolist())
+    strongest = ChartCurve("the strongest attack", found.type_one.tolist(), found.type_two.tolist())
     return standalone_svg(tradeoff_chart(words, guarantee, [strongest]))

@@ -13,19 +13,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli import options
-from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors, text_table
+from dpconvex.atomic_files import write_file_atomically
+from dpconvex.cli import task_options
+from dpconvex.cli.output_and_errors import (
+    check_output,
+    output_console,
+    output_progress,
+    output_table,
+    print_json,
+    reports_errors,
+)
 from dpconvex.inputs import InputError
-from dpconvex.inputs.csv_reader import FileFormat
+from dpconvex.inputs.csv_reader import CSVFormat
 from dpconvex.inputs.schema import read_schema
-from dpconvex.inputs.table_files import check_file, open_table, table_format, write_table
-from dpconvex.whole_files import write_whole
+from dpconvex.inputs.table_files import check_table_file, open_table_file, table_file_format, write_table_file
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from dpconvex.inputs.inspection import ColumnKind, SchemaCheck
+    from dpconvex.inputs.inspection import FileInspection, InspectedKind
 
 _HEAD = """\
 # Schema for private fits: what is public about the table. Write what you know before you see the
@@ -63,10 +70,10 @@ def init(
     data: DataArgument,
     target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
-    line_breaks: options.LineBreaksOption = False,
-    json_: options.JsonOption = False,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    line_breaks: task_options.LineBreaksOption = False,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Write a template of a schema: names of the columns and what they seem to hold, never values.
 
@@ -74,18 +81,18 @@ def init(
     """
     if out is not None and out.exists():
         raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
-    file = options.file_format(delimiter, encoding, line_breaks)
-    from dpconvex.inputs.inspection import guess_column_kinds
+    file = task_options.file_format_options(delimiter, encoding, line_breaks)
+    from dpconvex.inputs.inspection import inspect_column_kinds
 
-    with progress(f"Reading names and kinds of columns of {data.name}"):
-        kinds, lines = guess_column_kinds(data, file)
+    with output_progress(f"Reading names and kinds of columns of {data.name}"):
+        kinds, lines = inspect_column_kinds(data, file)
     for line in lines:
         typer.echo(f"note, for your eyes only: {line}", err=True)
     if target is not None and target not in kinds:
         raise InputError(f"The data file has no column {target!r}.")
-    text = schema_template(kinds, target, file)
+    text = bounds_template(kinds, target, file)
     if out is not None:
-        write_whole(out, text.encode())
+        write_file_atomically(out, text.encode())
     if json_:
         print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
     elif out is None:
@@ -98,40 +105,40 @@ def init(
 @reports_errors
 def check(
     data: DataArgument,
-    schema: Annotated[Path, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)],
+    schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
-    json_: options.JsonOption = False,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Count the cells that a schema cannot read, before a fit is paid for. Not private: for your eyes only.
 
     The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
     a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.
     """
-    known = options.with_file_options(read_schema(schema), delimiter, encoding)
+    known = task_options.with_file_options(read_schema(schema), delimiter, encoding)
     known = known if target is None else known.for_target(target)
-    from dpconvex.inputs.inspection import check_schema
+    from dpconvex.inputs.inspection import inspect_file
 
-    with progress(f"Reading {data.name}"):
-        found = check_schema(data, known, person or known.person)
+    with output_progress(f"Reading {data.name}"):
+        found = inspect_file(data, known, person or known.person)
     if json_:
         print_json({"private": True, **asdict(found)})
     else:
-        _print_schema_check(found)
+        _print_bounds_check(found)
 
 
-def _print_schema_check(found: SchemaCheck) -> None:
+def _print_bounds_check(found: FileInspection) -> None:
     """Print the counts of a check."""
-    screen = console()
+    screen = output_console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
     rows = []
     for column in found.columns:
         counts = (column.empty, column.unread, column.outside, column.absent)
         rows.append((column.name, column.kind, *(f"{count:,}" if count else "" for count in counts)))
     heads = ("column", "holds", "empty", "not as the schema says", "clipped", "listed, never seen")
-    screen.print(text_table(heads, rows, left=2))
+    screen.print(output_table(heads, rows, left=2))
     for column in found.columns:
         if column.hint:
             screen.print(f"{column.name}: {column.hint}", markup=False)
@@ -148,7 +155,7 @@ def _print_schema_check(found: SchemaCheck) -> None:
     screen.print(verdict, style="bold red" if verdict.startswith("No") else None, markup=False)
 
 
-def schema_template(seen: dict[str, ColumnKind], target: str | None, file: FileFormat) -> str:
+def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CSVFormat) -> str:
     """Return a schema whose columns are commented out, for people to fill in."""
     parts = [_HEAD]
     kinds = {name: column.kind for name, column in seen.items()}
@@ -206,12 +213,12 @@ def split(
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
     by: Annotated[
-        str | None, options.text_option("Column that decides, such as a person: its rows stay together.")
+        str | None, task_options.text_option("Column that decides, such as a person: its rows stay together.")
     ] = None,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
-    line_breaks: options.LineBreaksOption = False,
-    json_: options.JsonOption = False,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    line_breaks: task_options.LineBreaksOption = False,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Split a table into training rows and test rows, whatever the rows hold.
 
@@ -222,15 +229,15 @@ def split(
     if not 0 < share < 1:
         raise InputError(f"The option --share must be between 0 and 1. Got {share!r} instead.")
     for path in (data, train, test):
-        table_format(path)
-    check_file(data)
+        table_file_format(path)
+    check_table_file(data)
     check_output(train, "training rows", {"data": data})
     check_output(test, "test rows", {"data": data, "training rows": train})
-    file = options.file_format(delimiter, encoding, line_breaks)
+    file = task_options.file_format_options(delimiter, encoding, line_breaks)
     import polars as pl
 
-    with progress(f"Splitting {data.name}"):
-        opened = open_table(data, file)
+    with output_progress(f"Splitting {data.name}"):
+        opened = open_table_file(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
         table = opened.read(opened.names, least=2)
@@ -241,15 +248,15 @@ def split(
         )
         # The options that read the whole table read its parts.
         written = file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
-        write_table(table.filter(~chosen), train, written)
-        write_table(table.filter(chosen), test, written)
+        write_table_file(table.filter(~chosen), train, written)
+        write_table_file(table.filter(chosen), test, written)
     test_rows = int(chosen.sum())
     train_rows = table.height - test_rows
     if json_:
         counts = {"train_rows": train_rows, "test_rows": test_rows}
         print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
     else:
-        console().print(f"Written to {train}: {train_rows:,} rows; to {test}: {test_rows:,} rows", markup=False)
+        output_console().print(f"Written to {train}: {train_rows:,} rows; to {test}: {test_rows:,} rows", markup=False)
 
 
 def split_by_index(rows: int, seed: int, share: float) -> np.ndarray:
@@ -267,7 +274,7 @@ def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return a mask of the test rows: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.engine.row_weights import canonical_identifier, exact_values
+    from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
 
     @lru_cache(None, typed=True)
     def is_test(value: Hashable) -> bool:
@@ -276,5 +283,5 @@ def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
         digest = hashlib.sha256(word.encode(errors="surrogatepass")).digest()
         return int.from_bytes(digest[:8]) < share * 2**64
 
-    values = exact_values(column).tolist()
+    values = exact_identifiers(column).tolist()
     return np.array([is_test(value) for value in values], dtype=bool)

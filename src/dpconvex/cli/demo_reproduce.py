@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import JsonOption
-from dpconvex.cli.output import console, print_json, progress, reports_errors, text_table
+from dpconvex.cli.output_and_errors import output_console, output_progress, output_table, print_json, reports_errors
+from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
@@ -55,20 +55,20 @@ def demo(
 ) -> None:
     """Fit private models to generated demand and show the certificate and the cost of privacy."""
     if files is not None:
-        _write_files(files, seed, json_)
+        _write_demo_files(files, seed, json_)
         return
     import numpy as np
 
     from dpconvex.datasets import make_newsvendor
-    from dpconvex.reports.summary import certificate_table
-    from dpconvex.reports.wording import describe_guarantee
+    from dpconvex.reports.summary import certificate_summary_table
+    from dpconvex.reports.wording import guarantee_wording
 
     sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
-    with progress("Fitting (the first run compiles, which takes a few seconds)"):
-        fits = {"best possible": sample.theta_star, "without privacy": _fit_without_privacy(sample)}
+    with output_progress("Fitting (the first run compiles, which takes a few seconds)"):
+        fits = {"best possible": sample.theta_star, "without privacy": _fit_demo_without_privacy(sample)}
         for epsilon in EPSILONS:
             start = time.perf_counter()
-            fitted = _fit_private(sample, epsilon)
+            fitted = _fit_private_demo(sample, epsilon)
             fits[f"private, epsilon = {epsilon:g}"] = np.r_[fitted.intercept_, fitted.coef_]
             if epsilon == 1:
                 model, seconds = fitted, time.perf_counter() - start
@@ -89,30 +89,30 @@ def demo(
             }
         )
         return
-    screen = console()
+    screen = output_console()
     screen.print(
         f"Demand of {ROWS:,} days, {sample.X.shape[1]} features, generated. A unit too little costs "
         f"{QUANTILE:g}, a unit too much {1 - QUANTILE:g}: the best order is the {QUANTILE:g} quantile "
         "of demand given the features.\n"
     )
     screen.print("The certificate of the fit with epsilon = 1, known before any data is read:")
-    screen.print(certificate_table(model.certificate_))
+    screen.print(certificate_summary_table(model.certificate_))
     model.certificate_.verify()
     screen.print("It verifies: all of it was derived again from the public facts.\n")
     heads = ("fit", "(intercept)", *sample.feature_names)
     rows = [(name, *(f"{value:.3f}" for value in theta)) for name, theta in fits.items()]
-    screen.print(text_table(heads, rows, "Coefficients"))
+    screen.print(output_table(heads, rows, "Coefficients"))
     priced = [(name, f"{cost:.5f}", f"{cost / best - 1:.3%}") for name, cost in costs.items()]
     heads = ("fit", "cost", "above the best possible")
-    screen.print(text_table(heads, priced, "The cost of privacy: expected cost per day on fresh data, exact"))
+    screen.print(output_table(heads, priced, "The cost of privacy: expected cost per day on fresh data, exact"))
     screen.print(
         f"The fit took {seconds:.2f} s. Its model and certificate may be published: "
-        f"{describe_guarantee(model.certificate_.guarantee)} for everyone in the data. "
+        f"{guarantee_wording(model.certificate_.guarantee)} for everyone in the data. "
         "The other fits are shown to compare; together they would cost more."
     )
 
 
-def _write_files(folder: Path, seed: int, json_: bool) -> None:
+def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
     """Write a generated table and its bounds, and never over a file that is there."""
     table, bounds = folder / "sales.csv", folder / "bounds.toml"
     if not folder.is_dir():
@@ -134,11 +134,11 @@ def _write_files(folder: Path, seed: int, json_: bool) -> None:
     if json_:
         print_json({"data": str(table), "bounds": str(bounds)})
         return
-    console().print(f"Written to {table}: {DAYS:,} generated days", markup=False)
-    console().print(f"Written to {bounds}: their public bounds", markup=False)
+    output_console().print(f"Written to {table}: {DAYS:,} generated days", markup=False)
+    output_console().print(f"Written to {bounds}: their public bounds", markup=False)
 
 
-def _fit_private(sample: Synthetic, epsilon: float) -> Fitted:
+def _fit_private_demo(sample: Synthetic, epsilon: float) -> Fitted:
     """Return a private fit."""
     from dpconvex import DPQuantileRegressor
 
@@ -146,7 +146,7 @@ def _fit_private(sample: Synthetic, epsilon: float) -> Fitted:
     return model.fit(sample.X, sample.y)
 
 
-def _fit_without_privacy(sample: Synthetic) -> np.ndarray:
+def _fit_demo_without_privacy(sample: Synthetic) -> np.ndarray:
     """Return the coefficients of a fit without privacy."""
     import numpy as np
 

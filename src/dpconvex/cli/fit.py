@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli import options
+from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output import (
+from dpconvex.cli.output_and_errors import (
     check_model_output,
     check_output,
-    console,
-    explain,
+    explain_error,
     ledger_files,
+    output_console,
+    output_progress,
     print_json,
-    print_unsaved,
-    progress,
+    print_unsaved_output,
 )
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import Schema, read_schema
-from dpconvex.inputs.table_files import check_file, matching_files, read_training_file, table_format
+from dpconvex.inputs.table_files import check_table_file, matching_files, read_training_file, table_file_format
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Fitted, Model
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
 ENGINE = "Engine"
 
 
-@options.with_model_options
+@task_options.with_model_options
 def fit(
-    settings: options.Settings,
+    settings: task_options.Settings,
     data: Annotated[Path, typer.Argument(help="CSV (also .gz, .zip) or Parquet file, or a pattern of files for Dask.")],
-    feature_bounds: Annotated[Path, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)],
+    feature_bounds: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
-    task: options.TaskOption = None,
+    task: task_options.TaskOption = None,
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
-    dataset: options.DatasetOption = "default",
+    dataset: task_options.DatasetOption = "default",
     report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
-    release: options.ReleaseOption = None,
-    registry: options.RegistryOption = None,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
+    release: task_options.ReleaseOption = None,
+    registry: task_options.RegistryOption = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     engine: Annotated[
-        str, options.text_option("memory (default), or dask for tables larger than memory.", ENGINE)
+        str, task_options.text_option("memory (default), or dask for tables larger than memory.", ENGINE)
     ] = "memory",
     scheduler: Annotated[
-        str | None, options.text_option("Address of a Dask scheduler that sees the files.", ENGINE)
+        str | None, task_options.text_option("Address of a Dask scheduler that sees the files.", ENGINE)
     ] = None,
     memory_limit: Annotated[
-        str | None, options.text_option("Memory for Dask, like 2GB; by default half.", ENGINE)
+        str | None, task_options.text_option("Memory for Dask, like 2GB; by default half.", ENGINE)
     ] = None,
-    person: options.PersonOption = None,
-    json_: options.JsonOption = False,
+    person: task_options.PersonOption = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
 
@@ -65,8 +65,8 @@ def fit(
     or covered by the guarantee.
     """
     if task is not None:
-        options.find_task(task)
-    table_format(data)
+        task_options.find_task(task)
+    table_file_format(data)
     if engine not in ("memory", "dask"):
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
@@ -78,27 +78,27 @@ def fit(
         check_output(report, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": report})
-    schema = options.with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
+    schema = task_options.with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
-    task = task or options.default_task(schema)
+    task = task or task_options.default_task(schema)
     person = person or schema.person
     if person is not None and engine != "memory":
         raise InputError("People are told apart with --engine memory only. In Python, fit takes groups with Dask.")
-    facts = options.release_facts(release, schema.target.name)
+    facts = task_options.release_facts(release, schema.target.name)
     if engine == "memory":
-        check_file(data)
+        check_table_file(data)
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
-    from dpconvex.inputs.settings import ignores_invalid, least_rows
+    from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
-    from dpconvex.reports.summary import certificate_table, coefficient_table, coefficients
+    from dpconvex.reports.summary import certificate_summary_table, coefficient_summary_table, summary_coefficients
 
-    options.warn_of_line_breaks(schema)
+    task_options.warn_of_multiline_option(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
-    model = options.build_for_schema(task, settings, schema, ledger=account)
-    labels, kind = options.TASKS[task].labels, options.label_kind(getattr(model, "classes", None))
-    ignored, least = ignores_invalid(model), least_rows(model.neighbors)
+    model = task_options.build_task_for_schema(task, settings, schema, ledger=account)
+    labels, kind = task_options.TASKS[task].labels, task_options.task_label_kind(getattr(model, "classes", None))
+    ignored, least = invalid_rows_setting(model), least_rows(model.neighbors)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
@@ -109,20 +109,20 @@ def fit(
     if engine == "dask":
         fitted = _fit_with_dask(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
-        with progress(f"Reading {data.name}"):
+        with output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with progress("Fitting"):
+        with output_progress("Fitting"):
             fitted = model.fit(X, y.to_numpy(), groups=people)
     try:
         check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
         save_model(fitted, out, schema=schema)
     except Exception as error:  # whatever it is: the model is paid for
-        print_unsaved(fitted, schema, out, error)
+        print_unsaved_output(fitted, schema, out, error)
     try:
         if report is not None:
             from dpconvex.reports import write_report
 
-            with progress("Writing the report"):
+            with output_progress("Writing the report"):
                 write_report(fitted, report, release=facts)
         if registry is not None:
             from dpconvex.reports.nist_registry import write_registry_entry
@@ -130,7 +130,7 @@ def fit(
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
         raise InputError(
-            f"{explain(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit again. "
+            f"{explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit again. "
             f"Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
@@ -141,15 +141,15 @@ def fit(
                 "report": None if report is None else str(report),
                 "registry": None if registry is None else str(registry),
                 "feature_names": schema.names,
-                **coefficients(fitted),
+                **summary_coefficients(fitted),
                 "warnings": list(fitted.certificate_.warnings),
                 "certificate": json.loads(fitted.certificate_.to_json()),
             }
         )
         return
-    screen = console()
-    screen.print(certificate_table(fitted.certificate_))
-    screen.print(coefficient_table(fitted))
+    screen = output_console()
+    screen.print(certificate_summary_table(fitted.certificate_))
+    screen.print(coefficient_summary_table(fitted))
     screen.print(f"Written to {out}", markup=False)
     # Always: how many there are is private.
     screen.print(
@@ -164,20 +164,22 @@ def fit(
         screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
 
-@options.with_model_options
+@task_options.with_model_options
 def certify(
-    settings: options.Settings,
-    n_samples: Annotated[int, typer.Option(*options.ROWS, help="Number of rows, or of people where they are named.")],
-    task: options.TaskOption = None,
+    settings: task_options.Settings,
+    n_samples: Annotated[
+        int, typer.Option(*task_options.ROWS, help="Number of rows, or of people where they are named.")
+    ],
+    task: task_options.TaskOption = None,
     n_features: Annotated[
-        int | None, options.text_option("Number of columns, without a schema.", names=options.COLUMNS)
+        int | None, task_options.text_option("Number of columns, without a schema.", names=task_options.COLUMNS)
     ] = None,
     n_classes: Annotated[
-        int | None, options.text_option("Number of classes; by default that of --classes, or 2.")
+        int | None, task_options.text_option("Number of classes; by default that of --classes, or 2.")
     ] = None,
-    feature_bounds: Annotated[Path | None, typer.Option(*options.SCHEMA, help=options.SCHEMA_HELP)] = None,
-    person: options.PersonOption = None,
-    json_: options.JsonOption = False,
+    feature_bounds: Annotated[Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)] = None,
+    person: task_options.PersonOption = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Print the certificate of a fit before any data is read.
 
@@ -185,14 +187,14 @@ def certify(
     """
     if feature_bounds is None and n_features is not None:
         task = task or "quantile"
-        model, width = options.build(task, settings), n_features
+        model, width = task_options.build_task(task, settings), n_features
     elif feature_bounds is not None and n_features is None:
         schema = read_schema(feature_bounds)
-        task, person = task or options.default_task(schema), person or schema.person
-        model, width = options.build_for_schema(task, settings, schema), len(schema.names)
+        task, person = task or task_options.default_task(schema), person or schema.person
+        model, width = task_options.build_task_for_schema(task, settings, schema), len(schema.names)
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
-    if n_classes is not None and not options.TASKS[task].labels:
+    if n_classes is not None and not task_options.TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
     if person is not None:
@@ -201,9 +203,9 @@ def certify(
     if json_:
         typer.echo(certificate.to_json())
     else:
-        from dpconvex.reports.summary import certificate_table
+        from dpconvex.reports.summary import certificate_summary_table
 
-        console().print(certificate_table(certificate))
+        output_console().print(certificate_summary_table(certificate))
 
 
 def _fit_with_dask(
@@ -221,16 +223,11 @@ def _fit_with_dask(
         import dask.dataframe  # noqa: F401
     except ImportError:
         raise InputError("--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`.") from None
-    from dpconvex.engine.dask.schedule import watching
+    from dpconvex.engine.dask.schedule import watch_schedule
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.table_files import (
-        dask_cluster_for_files,
-        parse_memory_limit,
-        read_file_partitions,
-        split_files,
-    )
+    from dpconvex.inputs.table_files import dask_cluster_for_files, file_memory_limit, read_file_partitions, split_files
 
-    pieces, threads = split_files(matching_files(data), schema, parse_memory_limit(memory_limit), available_cores())
+    pieces, threads = split_files(matching_files(data), schema, file_memory_limit(memory_limit), available_cores())
 
     # The number of rows, which that of parts follows.
     private = model.neighbors == "add_or_remove_one"
@@ -242,5 +239,5 @@ def _fit_with_dask(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with dask_cluster_for_files(scheduler, threads), progress("Reading") as say, watching(report):
+    with dask_cluster_for_files(scheduler, threads), output_progress("Reading") as say, watch_schedule(report):
         return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

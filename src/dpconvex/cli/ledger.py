@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import DatasetOption, JsonOption, number_option, text_option
-from dpconvex.cli.output import console, print_json, reports_errors, text_table
+from dpconvex.cli.output_and_errors import output_console, output_table, print_json, reports_errors
+from dpconvex.cli.task_options import DatasetOption, JsonOption, number_option, text_option
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def init(
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
     from dpconvex.privacy.ledger import Ledger
 
-    _print_charges(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
+    _print_ledger_charges(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
 
 
 @ledger.command()
 @reports_errors
 def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
     """List what a budget was spent on, and what is left."""
-    _print_charges(open_ledger(path, dataset), json_)
+    _print_ledger_charges(open_ledger(path, dataset), json_)
 
 
 @ledger.command()
@@ -84,20 +84,20 @@ def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
     typer.echo(open_ledger(path, dataset).head())
 
 
-def _print_charges(account: Ledger, json_: bool) -> None:
+def _print_ledger_charges(account: Ledger, json_: bool) -> None:
     """Print the charges of a budget, and what is left."""
     entries, remaining = account.entries(), account.remaining()
     if json_:
         charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
         print_json({"dataset": account.dataset, "remaining": asdict(remaining), "entries": charges})
         return
-    from dpconvex.reports.wording import describe_guarantee
+    from dpconvex.reports.wording import guarantee_wording
 
     rows = [
-        (str(entry.number), entry.time[:19], describe_guarantee(entry.guarantee), entry.mechanism, entry.description)
+        (str(entry.number), entry.time[:19], guarantee_wording(entry.guarantee), entry.mechanism, entry.description)
         for entry in entries
     ]
-    screen, heads = console(), ("charge", "time", "guarantee", "mechanism", "description")
+    screen, heads = output_console(), ("charge", "time", "guarantee", "mechanism", "description")
     if entries:
-        screen.print(text_table(heads, rows, f"Budget of '{account.dataset}'", left=5))
+        screen.print(output_table(heads, rows, f"Budget of '{account.dataset}'", left=5))
     screen.print(f"Budget of '{account.dataset}': {remaining}.", markup=False)

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli import options
+from dpconvex.atomic_files import write_file_atomically
+from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors, text_table
+from dpconvex.cli.output_and_errors import (
+    check_output,
+    output_console,
+    output_progress,
+    output_table,
+    print_json,
+    reports_errors,
+)
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import read_schema
-from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,23 +38,32 @@ FEATURE_SPREAD = "Public guess: standard deviation of a column over its bound."
 _SHARED = ("epsilon", "delta", "mu", "neighbors", "quantile", "underage_cost", "overage_cost", "row_norm")
 
 
-@options.with_options(_SHARED)
+@task_options.with_options(_SHARED)
 def plan(
-    settings: options.Settings,
+    settings: task_options.Settings,
     rows: Annotated[
-        int, options.text_option("Number of rows, or of people if the schema names them.", names=options.ROWS[::-1])
+        int,
+        task_options.text_option(
+            "Number of rows, or of people if the schema names them.", names=task_options.ROWS[::-1]
+        ),
     ],
     features: Annotated[
-        int | None, options.text_option("Columns; or give a schema.", names=options.COLUMNS[::-1])
+        int | None, task_options.text_option("Columns; or give a schema.", names=task_options.COLUMNS[::-1])
     ] = None,
-    schema: Annotated[Path | None, options.text_option("Schema: columns and row norm.", names=options.SCHEMA)] = None,
-    task: Annotated[str | None, options.text_option(f"{', '.join(PLANNED)}; as for `fit` by default.")] = None,
-    accuracy: Annotated[float | None, options.number_option("Excess risk you want; 0.05 by default.")] = None,
-    residual_scale: Annotated[float | None, options.number_option(RESIDUAL_SCALE)] = None,
-    feature_spread: Annotated[float | None, options.number_option(FEATURE_SPREAD)] = None,
-    class_rate: Annotated[float | None, options.number_option("Public guess: share of a class, for logistic.")] = None,
-    plot: Annotated[Path | None, options.text_option("Draw accuracy against the budget to this file (SVG).")] = None,
-    json_: options.JsonOption = False,
+    schema: Annotated[
+        Path | None, task_options.text_option("Schema: columns and row norm.", names=task_options.SCHEMA)
+    ] = None,
+    task: Annotated[str | None, task_options.text_option(f"{', '.join(PLANNED)}; as for `fit` by default.")] = None,
+    accuracy: Annotated[float | None, task_options.number_option("Excess risk you want; 0.05 by default.")] = None,
+    residual_scale: Annotated[float | None, task_options.number_option(RESIDUAL_SCALE)] = None,
+    feature_spread: Annotated[float | None, task_options.number_option(FEATURE_SPREAD)] = None,
+    class_rate: Annotated[
+        float | None, task_options.number_option("Public guess: share of a class, for logistic.")
+    ] = None,
+    plot: Annotated[
+        Path | None, task_options.text_option("Draw accuracy against the budget to this file (SVG).")
+    ] = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
 
@@ -60,22 +76,22 @@ def plan(
     if schema is not None:
         known = read_schema(schema)
         people = known.person is not None  # who are then counted, as by `certify`
-        task = task or options.default_task(known)
-        options.check_target(task, known)
+        task = task or task_options.default_task(known)
+        task_options.check_task_target(task, known)
         declared = None if known.target is None else known.target.classes
         classes = 2 if declared is None else len(declared)
         features = len(known.names)
         settings["row_norm"] = known.row_norm if settings["row_norm"] is None else settings["row_norm"]
     assert features is not None
     task, unit = task or "quantile", "people" if people else "rows"
-    level = _quantile_level(task, {**settings, "class_rate": class_rate})
+    level = _planned_quantile_level(task, {**settings, "class_rate": class_rate})
     if plot is not None:
         check_output(plot, "plot")
-    from dpconvex.inputs.settings import resolve_guarantee
+    from dpconvex.inputs.settings import resolve_budget_setting
     from dpconvex.planning import plan as forecast_risk
 
-    guarantee = resolve_guarantee(settings["epsilon"], settings["delta"], settings["mu"], "plan")
-    with progress("Predicting"):
+    guarantee = resolve_budget_setting(settings["epsilon"], settings["delta"], settings["mu"], "plan")
+    with output_progress("Predicting"):
         found = forecast_risk(
             "quantile" if task == "newsvendor" else task,
             rows,
@@ -93,14 +109,14 @@ def plan(
         )
         if plot is not None:
             from dpconvex.reports.charts import accuracy_chart, standalone_svg
-            from dpconvex.reports.facts import forecast_accuracy
+            from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy
 
-            write_whole(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
+            write_file_atomically(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
     if json_:
-        print_json(_plain_forecasts(found))
+        print_json(_plan_as_json(found))
         return
-    screen = console()
-    screen.print(_forecast_table(found, unit))
+    screen = output_console()
+    screen.print(_plan_table(found, unit))
     screen.print(f"Excess risk: {found.quantity}.", markup=False)
     if found.best.excess_risk > 0.5 * found.constant.excess_risk:
         screen.print(
@@ -113,12 +129,12 @@ def plan(
         screen.print(f"Plot written to {plot}", markup=False)
 
 
-def _quantile_level(task: str, settings: options.Settings) -> float | list[float]:
+def _planned_quantile_level(task: str, settings: task_options.Settings) -> float | list[float]:
     """Return the quantile level, which for a newsvendor follows from its costs; raise for options of other tasks."""
     if task not in PLANNED:
         raise InputError(
             f"The task of plan must be one of {list(PLANNED)}: there are no forecasts of others. Got {task!r} "
-            f"instead. The nearest is {'logistic' if options.find_task(task).labels else 'linear'}."
+            f"instead. The nearest is {'logistic' if task_options.find_task(task).labels else 'linear'}."
         )
     owners = {
         "quantile": "quantile",
@@ -131,7 +147,7 @@ def _quantile_level(task: str, settings: options.Settings) -> float | list[float
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
-        return 0.5 if settings["quantile"] is None else options.parse_levels(settings["quantile"])
+        return 0.5 if settings["quantile"] is None else task_options.parse_quantile_option(settings["quantile"])
     underage, overage = (
         1.0 if cost is None else cost for cost in (settings["underage_cost"], settings["overage_cost"])
     )
@@ -140,9 +156,9 @@ def _quantile_level(task: str, settings: options.Settings) -> float | list[float
     return underage / (underage + overage)
 
 
-def _forecast_table(found: Forecasts, unit: str) -> Table:
+def _plan_table(found: Forecasts, unit: str) -> Table:
     """Return the forecasts as a table for a terminal."""
-    from dpconvex.reports.wording import describe_guarantee
+    from dpconvex.reports.wording import guarantee_wording
 
     rows = []
     for forecast in (*found.forecasts, found.constant, found.without_privacy):
@@ -151,11 +167,11 @@ def _forecast_table(found: Forecasts, unit: str) -> Table:
         beyond = "no number" if forecast.mechanism == "constant" else "beyond a billion"
         risk = f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run"
         rows.append((name or forecast.mechanism, risk, beyond if needed is None else f"{needed:,}"))
-    title = f"{found.n_samples:,} {unit}, {found.n_features} columns\n{describe_guarantee(found.guarantee)}"
-    return text_table(("mechanism", "excess risk", f"{unit} for {found.wanted:g}"), rows, title)
+    title = f"{found.n_samples:,} {unit}, {found.n_features} columns\n{guarantee_wording(found.guarantee)}"
+    return output_table(("mechanism", "excess risk", f"{unit} for {found.wanted:g}"), rows, title)
 
 
-def _plain_forecasts(found: Forecasts) -> dict[str, object]:
+def _plan_as_json(found: Forecasts) -> dict[str, object]:
     """Return the forecasts as plain data."""
 
     def plain(forecast: Forecast) -> dict[str, object]:
@@ -180,7 +196,7 @@ def _plain_forecasts(found: Forecasts) -> dict[str, object]:
 @reports_errors
 def studio(
     ledger: Annotated[Path | None, typer.Option(help="Ledger whose timeline is shown.")] = None,
-    dataset: options.DatasetOption = "default",
+    dataset: task_options.DatasetOption = "default",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; a free one by default.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -195,24 +211,24 @@ def studio(
         import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("The studio needs a small server: install it with `pip install 'dpconvex[studio]'`.") from None
-    from dpconvex.reports.studio_server import serve
+    from dpconvex.reports.studio_server import serve_studio
 
     account = None if ledger is None else open_ledger(ledger, dataset)
 
     with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
 
         def opened(address: str) -> None:
-            console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
-            console().print("The address works once. Stop with Ctrl-C.")
+            output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
+            output_console().print("The address works once. Stop with Ctrl-C.")
             if browser:
                 import webbrowser
 
-                webbrowser.open(redirecting_page(address, Path(folder)).as_uri())
+                webbrowser.open(studio_redirect_page(address, Path(folder)).as_uri())
 
-        serve(account, port, opened)
+        serve_studio(account, port, opened)
 
 
-def redirecting_page(address: str, folder: Path) -> Path:
+def studio_redirect_page(address: str, folder: Path) -> Path:
     """Write a page that only its owner can read and that leads to an address.
 
     A browser's command line, with what it is told to open, can be read by everybody on the machine.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dpconvex.cli import options
+from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output import check_output, console, print_json, progress, reports_errors
+from dpconvex.cli.output_and_errors import check_output, output_console, output_progress, print_json, reports_errors
 from dpconvex.inputs import InputError
-from dpconvex.inputs.table_files import check_file, table_format, write_table
+from dpconvex.inputs.table_files import check_table_file, table_file_format, write_table_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ METRICS = "pinball, cost, absolute, squared, accuracy, log_loss, auc, calibratio
 ModelArgument = Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")]
 
 
-def read_model_file(path: Path) -> ModelFile:
+def read_model_to_predict(path: Path) -> ModelFile:
     """Return what a model file holds."""
     if not path.is_file():
         raise InputError(f"{str(path)!r} is not a file.")
@@ -35,7 +35,7 @@ def read_model_file(path: Path) -> ModelFile:
     return read_model(path)
 
 
-def refuse_intervals(model: object) -> None:
+def refuse_to_score_intervals(model: object) -> None:
     """Raise if a file holds prediction intervals instead of a model."""
     if hasattr(model, "predict_interval"):
         raise InputError(
@@ -44,7 +44,7 @@ def refuse_intervals(model: object) -> None:
         )
 
 
-def _schema_of(content: ModelFile, function: str, needs_target: bool = False) -> Schema:
+def _schema_to_predict_by(content: ModelFile, function: str, needs_target: bool = False) -> Schema:
     """Return the schema that a model file reads tables by, or raise with the function to use instead."""
     if content.schema is None or (needs_target and content.schema.target is None):
         raise InputError(
@@ -63,28 +63,28 @@ def predict(
     all_columns: Annotated[bool, typer.Option("--all-columns", help="Write all columns of the data too.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
-    json_: options.JsonOption = False,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Predict for every row of a table, in its order.
 
     Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an empty prediction.
     """
     for path in (data, out):
-        table_format(path)
-    check_file(data)
+        table_file_format(path)
+    check_table_file(data)
     check_output(out, "predictions", {"data": data, "model": model})
     if keep and all_columns:
         raise InputError("Give either --id or --all-columns.")
-    content = read_model_file(model)
-    refuse_intervals(content.estimator)
-    schema = options.with_file_options(_schema_of(content, "dpconvex.load_model"), delimiter, encoding)
+    content = read_model_to_predict(model)
+    refuse_to_score_intervals(content.estimator)
+    schema = task_options.with_file_options(_schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding)
     import polars as pl
 
     from dpconvex.inputs.table_files import read_feature_file
 
-    with progress(f"Predicting for {data.name}"):
+    with output_progress(f"Predicting for {data.name}"):
         rows, kept = read_feature_file(data, schema, None if all_columns else keep or [])
         found = prediction_columns(content.estimator, rows, scores, probabilities)
         taken = [name for name in found.columns if name in kept.columns]
@@ -93,13 +93,13 @@ def predict(
                 f"The data have a column {taken[0]!r} already, which predictions are written to. Rename it, or name "
                 "the columns to keep with --id."
             )
-        write_table(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
+        write_table_file(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
     empty = int(found.to_series().null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
     else:
         more = f", {empty:,} of them empty for want of a value" if empty else ""
-        console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
+        output_console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
 
 
 def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool) -> pl.DataFrame:
@@ -147,41 +147,45 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
     )
 
 
-@options.with_options(("epsilon", "delta", "mu"))
+@task_options.with_options(("epsilon", "delta", "mu"))
 def score(
-    settings: options.Settings,
+    settings: task_options.Settings,
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
-    metric: Annotated[str | None, options.text_option(METRICS)] = None,
+    metric: Annotated[str | None, task_options.text_option(METRICS)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
-    dataset: options.DatasetOption = "default",
-    quantile: Annotated[float | None, options.number_option("Which level to score, of a model with several.")] = None,
-    residual_bound: Annotated[float | None, options.number_option("Residuals beyond it count as that far.")] = None,
-    person: Annotated[
-        str | None, options.text_option("Column that names people: each counts once, with all rows.")
+    dataset: task_options.DatasetOption = "default",
+    quantile: Annotated[
+        float | None, task_options.number_option("Which level to score, of a model with several.")
     ] = None,
-    delimiter: options.DelimiterOption = None,
-    encoding: options.EncodingOption = None,
-    json_: options.JsonOption = False,
+    residual_bound: Annotated[
+        float | None, task_options.number_option("Residuals beyond it count as that far.")
+    ] = None,
+    person: Annotated[
+        str | None, task_options.text_option("Column that names people: each counts once, with all rows.")
+    ] = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Score a model on private rows: with noise, an interval and a guarantee of its own.
 
     A score without noise is not private: it is computed nowhere here.
     """
-    table_format(data)
-    check_file(data)
-    content = read_model_file(model)
+    table_file_format(data)
+    check_table_file(data)
+    content = read_model_to_predict(model)
     estimator = content.estimator
-    schema = _schema_of(content, "dpconvex.evaluation.private_score", needs_target=True)
-    schema = options.with_file_options(schema, delimiter, encoding)
-    options.warn_of_line_breaks(schema)
+    schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
+    schema = task_options.with_file_options(schema, delimiter, encoding)
+    task_options.warn_of_multiline_option(schema)
     from dpconvex.evaluation import private_score
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
-    labels, kind = classes is not None, None if classes is None else options.label_kind(classes.tolist())
-    with progress(f"Scoring on {data.name}"):
+    labels, kind = classes is not None, None if classes is None else task_options.task_label_kind(classes.tolist())
+    with output_progress(f"Scoring on {data.name}"):
         X, y, people = read_training_file(data, schema, labels, kind, True, 1, person or schema.person)
         found = private_score(
             estimator, X, y.to_numpy(), metric, ledger=account,
@@ -200,7 +204,7 @@ def score(
             }
         )
         return
-    screen = console()
+    screen = output_console()
     screen.print(str(found), markup=False)
     for name, values in found.curve.items():
         screen.print(f"  {name}: {', '.join(f'{value:.3g}' for value in values)}", markup=False)

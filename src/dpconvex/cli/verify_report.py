@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.options import DatasetOption, JsonOption, RegistryOption, ReleaseOption, release_facts
-from dpconvex.cli.output import VERIFICATION, check_output, console, ledger_files, print_json, reports_errors
-from dpconvex.cli.predict_score import ModelArgument, read_model_file, refuse_intervals
+from dpconvex.cli.output_and_errors import (
+    VERIFICATION,
+    check_output,
+    ledger_files,
+    output_console,
+    print_json,
+    reports_errors,
+)
+from dpconvex.cli.predict_score import ModelArgument, read_model_to_predict, refuse_to_score_intervals
+from dpconvex.cli.task_options import DatasetOption, JsonOption, RegistryOption, ReleaseOption, release_facts
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ def verify(
         raise InputError(f"{str(file)!r} is not a file.")
     from dpconvex.models.model_file import ModelFileError
     from dpconvex.privacy.certificate import CertificateError
-    from dpconvex.reports.summary import certificate_table
+    from dpconvex.reports.summary import certificate_summary_table
 
     try:
         kind, certificate = _read_verified_certificate(file)
@@ -44,26 +51,26 @@ def verify(
         plain = json.loads(certificate.to_json())
         print_json({"verified": True, "kind": kind, "warnings": list(certificate.warnings), "certificate": plain})
         return
-    screen = console()
+    screen = output_console()
     screen.print(f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green")
     screen.print(
         "Not checked: "
         + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
         + "who wrote it. This is no signature."
     )
-    screen.print(certificate_table(certificate))
+    screen.print(certificate_summary_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
 
 
 def _read_verified_certificate(path: Path) -> tuple[str, Certificate]:
     """Return what kind of file it is and its verified certificate, or raise."""
-    from dpconvex.models.model_file import parse_certificate, parse_model, read_json
+    from dpconvex.models.model_file import parse_certificate_file, parse_model, read_model_json
     from dpconvex.privacy.certificate import FORMAT
 
-    content = read_json(path)
+    content = read_model_json(path)
     if content.get("format") == FORMAT:
-        return "certificate", parse_certificate(content)
+        return "certificate", parse_certificate_file(content)
     model = parse_model(content).estimator
     # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
     inner = getattr(model, "estimator_", model)
@@ -89,8 +96,8 @@ def report(
     check_output(out, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": out})
-    content = read_model_file(model)
-    refuse_intervals(content.estimator)
+    content = read_model_to_predict(model)
+    refuse_to_score_intervals(content.estimator)
     from dpconvex.reports import write_report
 
     target = None if content.schema is None else content.schema.target
@@ -103,6 +110,6 @@ def report(
     if json_:
         print_json({"report": str(out), "registry": None if registry is None else str(registry)})
         return
-    console().print(f"Report written to {out}", markup=False)
+    output_console().print(f"Report written to {out}", markup=False)
     if registry is not None:
-        console().print(f"Registry entry written to {registry}", markup=False)
+        output_console().print(f"Registry entry written to {registry}", markup=False)

@@ -6,21 +6,27 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.core.pairs import pair_sensitivity
+from dpconvex.core.auc_pairs import pair_sensitivity
 from dpconvex.privacy.bounds import PERSON, RECORD
-from dpconvex.privacy.calibration import NEIGHBORS, released_scale
-from dpconvex.privacy.certificate import NoiseTerm, Promise, check_tails, refusing_malformed, require
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_mu
+from dpconvex.privacy.calibration import NEIGHBORS, calibrated_release_scale
+from dpconvex.privacy.certificate import (
+    CertifiedNoise,
+    CertifiedPromise,
+    check_certified_tails,
+    refuse_malformed_certificate,
+    require,
+)
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 
 STATISTICS = ("mean", "auc", "histogram", "counts")
-#: Weight of the number of rows beside a sum over rows: see `statistic_sensitivity`.
+#: Weight of the number of rows beside a sum over rows: see `certified_evaluation_sensitivity`.
 ROW_WEIGHT = 443 / 512
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
 
-def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> float:
+def certified_evaluation_sensitivity(statistic: str, n_samples: int, neighbors: str) -> float:
     r"""Return how far, in Euclidean distance, one record moves what an evaluation adds noise to.
 
     ``"mean"``
@@ -28,7 +34,7 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         ``sqrt(3)/2``. Two valid rows differ by 1 at most in the first number; a row that is valid and one that is not,
         or one row more or less, by ``(1/2, a)``, whose norm is below 1. Both are whole numbers of steps, exactly.
     ``"auc"``
-        The statistic of :mod:`dpconvex.core.pairs`, which moves by 1.
+        The statistic of :mod:`dpconvex.core.auc_pairs`, which moves by 1.
     ``"histogram"``
         Counts of disjoint bins; an invalid row is in none. Two of them move by 1, or one where a record is added or
         removed.
@@ -48,12 +54,12 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
 
 
 @dataclass(frozen=True)
-class EvaluationCertificate(Promise):
+class EvaluationCertificate(CertifiedPromise):
     """What a private evaluation promises about the rows that it reads."""
 
     guarantee: Guarantee
     mechanism: str  # "score", or "conformal" for the calibration of intervals
-    statistic: str  # what noise was added to, see statistic_sensitivity
+    statistic: str  # what noise was added to, see certified_evaluation_sensitivity
     n_samples: int  # number of rows: public under replace-one, and not used otherwise
     dimension: int  # length of a released vector
     releases: int  # how many were released
@@ -80,27 +86,29 @@ class EvaluationCertificate(Promise):
         """Derive the noise from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private
-        distribution, scale = _score_noise(guarantee, statistic, n_samples, dimension, releases, neighbors)
+        distribution, scale = _certified_evaluation_noise(
+            guarantee, statistic, n_samples, dimension, releases, neighbors
+        )
         return cls(
             guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
             neighbors, SEEDED if seeded else EXACT, PERSON if people else RECORD,
         )  # fmt: skip
 
     @property
-    def term(self) -> NoiseTerm:
+    def term(self) -> CertifiedNoise:
         """The noise of a release, as other certificates state it."""
-        moved = statistic_sensitivity(self.statistic, self.n_samples, self.neighbors)
-        return NoiseTerm(self.distribution, self.scale, moved, self.dimension, "sum", self.releases)
+        moved = certified_evaluation_sensitivity(self.statistic, self.n_samples, self.neighbors)
+        return CertifiedNoise(self.distribution, self.scale, moved, self.dimension, "sum", self.releases)
 
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
         if isinstance(self.guarantee, GaussianDP) or self.distribution == "gaussian":
             return self.guarantee.as_gaussian().mu
-        return pure_mu(self.guarantee.epsilon_bound)
+        return pure_guarantee_mu(self.guarantee.epsilon_bound)
 
     def verify(self) -> None:
         """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
-        with refusing_malformed("The certificate is malformed"):
+        with refuse_malformed_certificate("The certificate is malformed"):
             known = self.mechanism in ("score", "conformal") and self.sampler in (EXACT, SEEDED)
             require(known, "The certificate's 'mechanism' or 'sampler' is unknown.")
             require(self.unit in (RECORD, PERSON), "The certificate's 'unit' must be one record or one person.")
@@ -114,23 +122,23 @@ class EvaluationCertificate(Promise):
             require(fits, "The certificate's 'dimension' is not that of its statistic.")
             allowed = "a finite number above 0"
             stated = check_number("scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True)
-            distribution, needed = _score_noise(self.guarantee, self.statistic, *facts, self.neighbors)
+            distribution, needed = _certified_evaluation_noise(self.guarantee, self.statistic, *facts, self.neighbors)
             enough = self.distribution == distribution and stated * _PLATFORM >= needed
             require(enough, "The certificate's noise does not suffice for its guarantee.")
 
 
-def _score_noise(
+def _certified_evaluation_noise(
     guarantee: Guarantee, statistic: str, n_samples: int, dimension: int, releases: int, neighbors: str
 ) -> tuple[str, float]:
     """Return the law and scale of the noise of each of so many releases: under (epsilon, delta) the smaller noise.
 
     l2-Laplace noise of scale ``b`` in ``d`` dimensions has the standard deviation ``b sqrt(d + 1)`` per coordinate.
     """
-    moved = statistic_sensitivity(statistic, n_samples, neighbors)
+    moved = certified_evaluation_sensitivity(statistic, n_samples, neighbors)
     pure = guarantee.epsilon_bound / releases if not isinstance(guarantee, GaussianDP) else 0.0
     if not isinstance(guarantee, PureDP):
-        check_tails(guarantee, dimension * releases)
-        gaussian = released_scale(guarantee.as_gaussian().mu / math.sqrt(releases), moved, dimension)
+        check_certified_tails(guarantee, dimension * releases)
+        gaussian = calibrated_release_scale(guarantee.as_gaussian().mu / math.sqrt(releases), moved, dimension)
         if not pure or gaussian <= math.sqrt(dimension + 1) * moved / pure:
             return "gaussian", gaussian
-    return "l2-laplace", released_scale(pure, moved, dimension)
+    return "l2-laplace", calibrated_release_scale(pure, moved, dimension)

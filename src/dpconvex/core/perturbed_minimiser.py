@@ -3,10 +3,10 @@ r"""The second primitive between rows and noise: minimisers of an objective, per
 Objective perturbation, output perturbation and phased methods release through this file alone. It sees to the premises
 of their theorems at run time:
 
-1. The objective is the one that the certificate was issued for (:func:`check_objective`), and stays it: targets are
+1. The objective is the one that the certificate was issued for (:func:`check_minimised_objective`), and stays it: targets are
    clamped by limits made of public facts, never of the noise that was drawn.
 2. The point that noise is added to is certified: its gradient, or its gap, is at most the tolerance that the stated
-   sensitivity pays for (:func:`certified_point`). What a solver says of itself is not believed. Certificates come from
+   sensitivity pays for (:func:`certified_minimiser`). What a solver says of itself is not believed. Certificates come from
    :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how points are searched for is not
    trusted.
 3. The tilt b of an objective is drawn here and never leaves.
@@ -29,16 +29,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.records import row_norms, shorten_rows
-from dpconvex.core.release import Answers
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.core.row_coordinates import row_norms, shorten_rows
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.summation import block_rows
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
-from dpconvex.objectives.empirical import EmpiricalObjective, with_clamped_targets
-from dpconvex.objectives.objective import LinearlyPerturbable, Objective
+from dpconvex.objectives.empirical import EmpiricalObjective, empirical_with_clamped_targets
+from dpconvex.objectives.objective import LinearlyPerturbableObjective, Objective
 from dpconvex.objectives.pairwise import PairwiseObjective
-from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_bounds, assignment_for, phase_names, phases_of
+from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_phase_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.privacy.description import Facts, describe
 from dpconvex.privacy.noise import NoiseSource
@@ -64,9 +64,9 @@ class PerturbedMinimiser:
     """
 
     def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
-        check_objective(objective, certificate)
+        check_minimised_objective(objective, certificate)
         self._objective, self._certificate = objective, certificate
-        self._answers = Answers(certificate.noise, noise)
+        self._answers = PrivateAnswers(certificate.noise, noise)
         self._tilt: Array | None = None
         self._lengths: Array | None = None
         if TILT in certificate.noise:
@@ -133,15 +133,15 @@ def exact_minimiser(
 
     bounds, tolerance = certificate.bounds, certificate.noise[RELEASE].tolerance
     tilt_bound = 0.0 if tilt is None else certificate.noise[TILT].norm_upper_bound / bounds.n_samples
-    clamped = with_clamped_targets(objective, bounds, tilt_bound)
+    clamped = empirical_with_clamped_targets(objective, bounds, tilt_bound)
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
     if tilt is not None:
-        clamped = cast(LinearlyPerturbable, clamped).with_linear(tilt)
-    return certified_point(solver, clamped, np.zeros(bounds.dimension), tolerance)
+        clamped = cast(LinearlyPerturbableObjective, clamped).with_linear(tilt)
+    return certified_minimiser(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 
-def certified_point(solver: Method | None, objective: Objective, start: ArrayLike, tolerance: float) -> Array:
+def certified_minimiser(solver: Method | None, objective: Objective, start: ArrayLike, tolerance: float) -> Array:
     """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
 
     Whether and how a solver complains depends on the data, so it must not be seen. Where the default one's certificate
@@ -163,26 +163,26 @@ def certified_point(solver: Method | None, objective: Objective, start: ArrayLik
     return found.point
 
 
-def release_phases(objective: Any, certificate: Certificate, noise: NoiseSource) -> Array:
+def release_phased_minimisers(objective: Any, certificate: Certificate, noise: NoiseSource) -> Array:
     """Return the released point of the last phase; every phase starts from the point that the one before released.
 
     The certificate, of a phased method, states the noise of every phase; rows are in memory.
     """
-    check_objective(objective, certificate)
+    check_minimised_objective(objective, certificate)
     bounds, settings = certificate.bounds, certificate.parameters[certificate.mechanism]
-    answers, point = Answers(certificate.noise, noise), np.zeros(bounds.dimension)
+    answers, point = PrivateAnswers(certificate.noise, noise), np.zeros(bounds.dimension)
     phases = phases_of(bounds.n_samples, settings)
-    parts = assigned_records(phases, assignment_for(bounds.neighbors), objective.rows.n_records, noise.generator)
+    parts = records_of_minimisers(phases, assignment_for(bounds.neighbors), objective.rows.n_records, noise.generator)
     for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
         term = answers.claim(name, dimension=bounds.dimension)
-        exact = phase_point(objective, certificate, phase, term.tolerance, chosen, point, noise.generator)
+        exact = phase_minimiser(objective, certificate, phase, term.tolerance, chosen, point, noise.generator)
         point = answers.release(term, exact)
         # A projection of what was released: no privacy cost.
         point = point * min(1.0, settings["radius"] / max(float(np.linalg.norm(point)), 1e-300))
     return point
 
 
-def assigned_records(
+def records_of_minimisers(
     phases: list[Phase], assignment: str, n_records: int, generator: np.random.Generator
 ) -> list[RowIndices]:
     """Return the records of every phase: the next ones of a permutation, or those whose own draws say so."""
@@ -195,7 +195,7 @@ def assigned_records(
     return [order[a:b] for a, b in pairwise(ends.tolist())]
 
 
-def phase_point(
+def phase_minimiser(
     objective: EmpiricalObjective,
     certificate: Certificate,
     phase: Phase,
@@ -207,23 +207,23 @@ def phase_point(
     """Return what noise is added to in a phase with the chosen records: an anchored minimiser, or a pass's mean."""
     bounds, rows = certificate.bounds, cast(MemoryRows, objective.rows)
     if certificate.mechanism == "phased-sgd":
-        return mean_of_pass(rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator)
-    local, loss = anchored_bounds(bounds, phase), cast(PointwiseLoss, objective.loss)
+        return mean_minimiser_of_pass(rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator)
+    local, loss = anchored_phase_bounds(bounds, phase), cast(PointwiseLoss, objective.loss)
     if not math.isfinite(loss.smoothness):
         loss = moreau(loss, local.envelope_smoothness())
     held = rows.take_records(chosen) if rows.has_people else rows.chosen(chosen)
     problem = EmpiricalObjective(held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start)
     tilt_bound = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
-    problem = with_clamped_targets(problem, replace(local, loss=loss), tilt_bound)
-    return certified_point(None, problem, start, tolerance)
+    problem = empirical_with_clamped_targets(problem, replace(local, loss=loss), tilt_bound)
+    return certified_minimiser(None, problem, start, tolerance)
 
 
-def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
+def check_minimised_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
     """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
 
     Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
     relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
-    ``replaced`` are facts that differ from those of the bounds, because the mechanism maps rows further.
+    ``replaced`` are facts that the bounds do not state, such as a number of targets.
     """
     bounds, given = certificate.bounds, certificate.parameters
     stated = {**bounds.objective_facts(), **replaced}
@@ -241,7 +241,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
         stated["n_records"], found["n_records"] = bounds.n_samples, counted
     for name, value in stated.items():
         own = found.get(name)
-        if not _check_objective_matches(value, own):
+        if not _check_minimised_matches(value, own):
             raise ValueError(
                 f"The objective given to a release must be that of its certificate. It has {name}={own!r}, but the "
                 f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
@@ -249,7 +249,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
             )
 
 
-def _check_objective_matches(stated: object, found: object) -> bool:
+def _check_minimised_matches(stated: object, found: object) -> bool:
     if isinstance(stated, bool) or isinstance(found, bool):
         return stated is found
     if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
@@ -257,7 +257,7 @@ def _check_objective_matches(stated: object, found: object) -> bool:
     return stated is found or bool(describe(stated) == describe(found))
 
 
-def mean_of_pass(
+def mean_minimiser_of_pass(
     rows: MemoryRows,
     loss: Loss,
     chosen: RowIndices,
@@ -271,7 +271,7 @@ def mean_of_pass(
     Of a person's rows a random one takes its step, whatever they hold.
     """
     from dpconvex.smoothing.compiled_slopes import compile_slope
-    from dpconvex.solvers.sgd_loops import run_one_sgd_pass
+    from dpconvex.solvers.sgd_loops import run_one_pass_loop
 
     theta, total = start.copy(), np.zeros_like(start)
     compiled = compile_slope(loss)
@@ -280,7 +280,7 @@ def mean_of_pass(
         records = rows.one_row_each(chosen[first : first + size], generator).mapped()
         if compiled is not None:
             order = np.arange(len(records[1]))
-            run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)
+            run_one_pass_loop(order, *records, compiled, theta, total, step, alpha)
             continue
         for row, target, weight in zip(*records, strict=True):
             # A loss of the user's own: the same steps, not compiled.

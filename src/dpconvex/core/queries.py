@@ -6,7 +6,7 @@ its sensitivity; a certificate states the queries of a run with their noise, and
     mu^2 = sum over queries of uses (sensitivity / std)^2
 
 is the whole proof of every mechanism that releases sums. All lemmas assume that what a record adds is a function of
-that record, of public numbers and of earlier answers alone; :mod:`dpconvex.core.release` sees to that.
+that record, of public numbers and of earlier answers alone; :mod:`dpconvex.core.private_rows` sees to that.
 
 What is counted, summed or multiplied with a row is data, too, never a function of the caller: statistics and scores by
 their names, slopes and factors of losses of the library, smoothed or not, or of the loss that the certificate states.
@@ -21,16 +21,28 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.records import Coordinates
+from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm, Proof, compose_gaussian, compose_pure
-from dpconvex.privacy.description import describe, rebuild
-from dpconvex.privacy.guarantees import compose
-from dpconvex.privacy.rounding_errors import MANY_ROWS, most_summed_rows, relative_sum_error, summation_error
+from dpconvex.privacy.calibration import calibrated_release_scale
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateError,
+    CertificateProof,
+    CertifiedNoise,
+    compose_certified_gaussian,
+    compose_certified_pure,
+)
+from dpconvex.privacy.description import describe, rebuild_description
+from dpconvex.privacy.guarantees import compose_guarantee
+from dpconvex.privacy.rounding_errors import (
+    MANY_ROWS,
+    most_summed_rows,
+    relative_rounding_error,
+    summation_rounding_error,
+)
 from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.types import Array
@@ -82,16 +94,16 @@ class Query:
 
     Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label, the matrices of the
     labels stacked, the same holds without the last term. Rounding: two computed sums err everywhere, see
-    :func:`largest_cancellation` and :func:`dpconvex.privacy.rounding_errors.summation_error`.
+    :func:`largest_query_cancellation` and :func:`dpconvex.privacy.rounding_errors.summation_rounding_error`.
 
     Examples
     --------
     >>> from dpconvex.losses import Logistic
     >>> from dpconvex.privacy import LinearBounds
-    >>> records = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0)
-    >>> Query("count").sensitivity(records)
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0)
+    >>> Query("count").sensitivity(bounds)
     1.0
-    >>> round(Query("histogram", 3, 48).sensitivity(records), 4)
+    >>> round(Query("histogram", 3, 48).sensitivity(bounds), 4)
     2.4495
     """
 
@@ -119,62 +131,64 @@ class Query:
         """Return the query of second moments of vectors of this size and of norm at most 1."""
         return cls("second moments", 1.0, symmetric_entries(size))
 
-    def sensitivity(self, records: Bounds) -> float:
+    def sensitivity(self, bounds: Bounds) -> float:
         """Return how far, in l2 norm, the sum over one of two neighbouring tables is from that over the other."""
-        many, changed = records.rows_per_person, records.changed_records
+        many, changed = bounds.rows_per_person, bounds.changed_records
         if self.kind == "count":
             # The product of a level with the sum of weights, and the difference, are rounded once each.
-            number = most_summed_rows(records.n_samples, records.neighbors)
-            return many * (1.0 + (number * 2.0**-51 if records.ignored_rows else 0.0))
+            number = most_summed_rows(bounds.n_samples, bounds.neighbors)
+            return many * (1.0 + (number * 2.0**-51 if bounds.ignored_rows else 0.0))
         if self.kind == "histogram":
             return many * math.sqrt(changed * self.bound)
         if self.kind == "second moments":
-            size = most_summed_rows(records.n_samples, records.neighbors)
-            error = summation_error(size, records.dimension, self.bound**2, people=records.people)
+            size = most_summed_rows(bounds.n_samples, bounds.neighbors)
+            error = summation_rounding_error(size, bounds.dimension, self.bound**2, people=bounds.people)
             return many * math.sqrt(changed) * self.bound**2 + 2 * error
-        size = records.dimension if self.kind == "vector" else 1
-        return many * changed * self.bound * (1 + rounding_share(records, size))
+        size = bounds.dimension if self.kind == "vector" else 1
+        return many * changed * self.bound * (1 + query_rounding_share(bounds, size))
 
-    def term(self, records: Bounds, mu: float, uses: int = 1) -> NoiseTerm:
+    def term(self, bounds: Bounds, mu: float, uses: int = 1) -> CertifiedNoise:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
-        moved = self.sensitivity(records)
-        std = released_scale(mu / math.sqrt(uses), moved, self.dimension)
-        return NoiseTerm("gaussian", std, moved, self.dimension, "sum", uses, query=self.kind, record_bound=self.bound)
+        moved = self.sensitivity(bounds)
+        std = calibrated_release_scale(mu / math.sqrt(uses), moved, self.dimension)
+        return CertifiedNoise(
+            "gaussian", std, moved, self.dimension, "sum", uses, query=self.kind, record_bound=self.bound
+        )
 
 
-def query_of(term: NoiseTerm) -> Query:
+def query_of(term: CertifiedNoise) -> Query:
     """Return the query that a term of a certificate states."""
     return Query(term.query, term.record_bound, term.dimension)
 
 
-def rounding_share(records: Bounds, size: int | None = None) -> float:
+def query_rounding_share(bounds: Bounds, size: int | None = None) -> float:
     r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
 
-    A thousandth, or what cannot be avoided: see :func:`largest_cancellation`. The length of blocks depends on the size
+    A thousandth, or what cannot be avoided: see :func:`largest_query_cancellation`. The length of blocks depends on the size
     of what is added: that of a row, or of one number.
     """
-    return max(_ROUNDING_SHARE, 1 / _allowed_cancellation(records, size))
+    return max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
 
 
-def largest_cancellation(records: Bounds) -> float:
+def largest_query_cancellation(bounds: Bounds) -> float:
     r"""Return how large ``K = || |M| |M^-1| ||`` may be for a map M that is applied to sums of vectors.
 
     A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and so
     does its product with M. A record adds ``x = M^-1 u`` with ``||u|| <= b``, so the terms' sizes, mapped by ``|M|``,
     have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
-    apart by twice that, which is at most ``rounding_share`` of ``c b`` for ``K <= rounding_share c / (2 n e)``.
+    apart by twice that, which is at most ``query_rounding_share`` of ``c b`` for ``K <= query_rounding_share c / (2 n e)``.
     """
-    return rounding_share(records) * _allowed_cancellation(records)
+    return query_rounding_share(bounds) * _allowed_query_cancellation(bounds)
 
 
-def _allowed_cancellation(records: Bounds, size: int | None = None) -> float:
+def _allowed_query_cancellation(bounds: Bounds, size: int | None = None) -> float:
     """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
-    number = most_summed_rows(records.n_samples, records.neighbors)
-    rows, additions = MANY_ROWS if records.people else number, None
-    if isinstance(records, StructuredBounds):
-        additions = StructuredRecords.most_additions(rows, records.loss.outputs)
-    error = relative_sum_error(rows, records.dimension if size is None else size, additions)
-    return records.changed_records / (2 * number * error)
+    number = most_summed_rows(bounds.n_samples, bounds.neighbors)
+    rows, additions = MANY_ROWS if bounds.people else number, None
+    if isinstance(bounds, StructuredBounds):
+        additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
+    error = relative_rounding_error(rows, bounds.dimension if size is None else size, additions)
+    return bounds.changed_records / (2 * number * error)
 
 
 def symmetric_entries(size: int) -> int:
@@ -182,7 +196,7 @@ def symmetric_entries(size: int) -> int:
     return size * (size + 1) // 2
 
 
-def pack_symmetric(matrix: Array) -> Array:
+def pack_query_matrix(matrix: Array) -> Array:
     """Return the entries on and above the diagonal, those above times ``sqrt(2)``: a vector of the same norm.
 
     Released as one vector, noise of std s gives the matrix noise of std s on its diagonal and ``s / sqrt(2)`` beside
@@ -192,8 +206,8 @@ def pack_symmetric(matrix: Array) -> Array:
     return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
 
 
-def unpack_symmetric(vector: Array, size: int) -> Array:
-    """Undo :func:`pack_symmetric`."""
+def unpack_query_matrix(vector: Array, size: int) -> Array:
+    """Undo :func:`pack_query_matrix`."""
     rows, columns = np.triu_indices(size)
     matrix = np.empty((size, size))
     matrix[rows, columns] = vector / np.where(rows == columns, 1.0, math.sqrt(2))
@@ -201,29 +215,33 @@ def unpack_symmetric(vector: Array, size: int) -> Array:
     return matrix
 
 
-def prove_sums(certificate: Certificate) -> Proof:
+def prove_queries(certificate: Certificate) -> CertificateProof:
     """Compose the stated queries: the one proof of every mechanism that releases sums and nothing else.
 
-    The sensitivity of every query follows from its kind and bound; :class:`~dpconvex.core.release.PrivateRows` answers
-    no query that the certificate does not state.
+    The sensitivity of every query follows from its kind and bound; :class:`~dpconvex.core.private_rows.PrivateRows`
+    answers no query that the certificate does not state.
     """
-    records, terms = certificate.bounds, list(certificate.noise.items())
+    bounds, terms = certificate.bounds, list(certificate.noise.items())
     if not terms:
         raise CertificateError("The certificate states no releases.")
     for name, term in terms:
         query = query_of(term)
-        certificate.term(name, query.sensitivity(records), query.dimension, "sum", term.releases)
-    relation = records.neighbors.replace("_", "-")
+        certificate.term(name, query.sensitivity(bounds), query.dimension, "sum", term.releases)
+    relation = bounds.neighbors.replace("_", "-")
     laws = {term.distribution for _, term in terms}
     if laws == {"l2-laplace"}:
-        pure = compose_pure(term for _, term in terms)
-        return Proof(compose(pure, certificate.problems), f"Composition of released sums, {relation}")
-    total = compose_gaussian(term for _, term in terms)
-    return Proof(compose(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}")
+        pure = compose_certified_pure(term for _, term in terms)
+        return CertificateProof(
+            compose_guarantee(pure, certificate.problems), f"Composition of released sums, {relation}"
+        )
+    total = compose_certified_gaussian(term for _, term in terms)
+    return CertificateProof(
+        compose_guarantee(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}"
+    )
 
 
 @dataclass(frozen=True)
-class Statistic:
+class QueryStatistic:
     """A number of every record that may be counted.
 
     By name: the target; -1 for a positive label and 0 for others; the base-2 logarithm of a row's norm ("length") in
@@ -238,7 +256,7 @@ class Statistic:
 
 
 @dataclass(frozen=True)
-class Score:
+class QueryScore:
     """A number of every record, at most 1 in size, that may be summed; theta, limit and centre are public or released.
 
     "residual" is ``clip((y - z) / limit, -1, 1)`` with the margin ``z = x . theta``; "lost squares" is how much larger
@@ -252,11 +270,11 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Slope:
-    """The slope of a loss, less a constant part: what a record's row is multiplied by in a released sum.
+class QuerySlope:
+    """Derivative ``c'(u)`` of the loss in its argument (``u = y - z`` or ``y z``), less ``offset``; multiplies the row.
 
-    None stands for the slope 1 or, ``by_label``, for the label. The offset is taken off the slope as a function of
-    residual or margin; ``weighting`` says how long rows count, see `WEIGHTINGS`.
+    Sums are gradients in theta: of ``-(c' - offset) x``, or of ``y (c' - offset) x``. Without a loss the slope is 1, or
+    the label (``by_label``); ``weighting`` says how long rows count, see `WEIGHTINGS`.
     """
 
     loss: PointwiseLoss | None
@@ -287,7 +305,7 @@ class Slope:
 
 
 @dataclass(frozen=True)
-class Factor:
+class QueryFactor:
     """The number of every record by whose square second moments are weighted.
 
     By kind, with L and B the loss's bounds: "slope" ``w l' / L``, "curvature" ``sqrt(w l'' / B)``, or "inside",
@@ -308,34 +326,34 @@ class Factor:
         return np.asarray(np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness))
 
 
-def registered_slope(slope: Slope, stated: object) -> Slope:
+def registered_query_slope(slope: QuerySlope, stated: object) -> QuerySlope:
     """Return a slope made anew from plain data, or raise: no subclass, no function of the caller."""
     if slope.weighting not in WEIGHTINGS:
         raise ValueError(
             f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {slope.weighting!r} instead."
         )
-    loss = None if slope.loss is None else _registered_loss(slope.loss, stated)
-    own = Slope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
+    loss = None if slope.loss is None else _registered_query_loss(slope.loss, stated)
+    own = QuerySlope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
     if not _SMALLEST <= own.largest <= _LARGEST:
         raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
     return own
 
 
-def registered_factor(factor: Factor, stated: object) -> Factor:
+def registered_query_factor(factor: QueryFactor, stated: object) -> QueryFactor:
     """Return a factor made anew from plain data, or raise."""
     if factor.weighting not in ("weight", "square"):
         raise ValueError(f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead.")
     weighting = str(factor.weighting)
     if factor.kind == "inside":
-        return Factor("inside", None, float(factor.width), weighting)
+        return QueryFactor("inside", None, float(factor.width), weighting)
     if factor.kind not in ("slope", "curvature") or factor.loss is None:
         raise ValueError(
             f"A factor must be the slope or curvature of a loss, or 'inside'. Got {factor.kind!r} instead."
         )
-    return Factor(str(factor.kind), _registered_loss(factor.loss, stated), 0.0, weighting)
+    return QueryFactor(str(factor.kind), _registered_query_loss(factor.loss, stated), 0.0, weighting)
 
 
-def _registered_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
+def _registered_query_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
     """Return a loss of the library made anew from its numbers, or the one that the certificate states."""
     if loss is stated:
         return loss
@@ -352,5 +370,5 @@ def _registered_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
         )
     if type(inner) not in _REGISTERED:
         own = cast(ConvolvedLoss, loss)
-        return ConvolvedLoss(inner, rebuild(describe(own.kernel)), float(own.bandwidth))
-    return cast(PointwiseLoss, rebuild(describe(loss)))
+        return ConvolvedLoss(inner, rebuild_description(describe(own.kernel)), float(own.bandwidth))
+    return cast(PointwiseLoss, rebuild_description(describe(loss)))

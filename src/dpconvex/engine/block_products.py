@@ -1,6 +1,6 @@
 """Products and sums of a block of mapped rows, dense or by its non-zeros.
 
-What `row_margins`, `row_squares` and `transform_rows` give for a row depends on that row alone, to its last digit.
+What `block_margins`, `block_row_squares` and `transform_block` give for a row depends on that row alone, to its last digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _Summed(Protocol):
     def gram(self, multiples: Array) -> Array: ...
 
 
-def takes_sparse(function: Function) -> Function:
+def takes_sparse_blocks(function: Function) -> Function:
     """Mark a function of blocks that multiplies them with vectors, and else asks this module alone.
 
     Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse_rows.SparseBlock`); others are given
@@ -29,7 +29,7 @@ def takes_sparse(function: Function) -> Function:
     return function
 
 
-def by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
+def block_by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
     """Say how sparse rows as a whole give what a function of blocks sums to: ``how(rows)``."""
 
     def mark(function: Function) -> Function:
@@ -39,30 +39,30 @@ def by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
     return mark
 
 
-def row_margins(block: Array, theta: Array) -> Array:
+def block_margins(block: Array, theta: Array) -> Array:
     """Return ``block @ theta``, row by row."""
-    from dpconvex.engine.dense_kernels import vector_products
+    from dpconvex.engine.dense_kernels import dense_vector_products
 
     margins = np.empty(len(block))
-    vector_products(_contiguous(block), _contiguous(theta), margins)
+    dense_vector_products(_contiguous(block), _contiguous(theta), margins)
     return margins
 
 
-def row_squares(block: Array) -> Array:
+def block_row_squares(block: Array) -> Array:
     """Return the squared length of every row."""
-    from dpconvex.engine.dense_kernels import squared_norms
+    from dpconvex.engine.dense_kernels import dense_squared_norms
 
     squares = np.empty(len(block))
-    squared_norms(_contiguous(block), 0, squares)
+    dense_squared_norms(_contiguous(block), 0, squares)
     return squares
 
 
-def transform_rows(block: Array, columns: Array, out: Array | None = None) -> Array:
+def transform_block(block: Array, columns: Array, out: Array | None = None) -> Array:
     """Return ``block @ columns``, row by row."""
-    from dpconvex.engine.dense_kernels import matrix_products
+    from dpconvex.engine.dense_kernels import dense_matrix_products
 
     transformed = np.empty((len(block), columns.shape[1])) if out is None else out
-    matrix_products(_contiguous(block), _contiguous(columns), transformed)
+    dense_matrix_products(_contiguous(block), _contiguous(columns), transformed)
     return transformed
 
 
@@ -71,7 +71,7 @@ def _contiguous(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:
+def block_gram(block: Array | _Summed, multiples: Array) -> Array:
     """Return ``sum_i m_i x_i x_i^T`` of multiples that are not negative."""
     if not isinstance(block, np.ndarray):
         return block.gram(multiples)
@@ -79,14 +79,14 @@ def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:
     return np.asarray(half.T @ half)
 
 
-def moved_gram(block: Array, multiples: Array, steps: Array, direction: Array) -> Array:
+def moved_block_gram(block: Array, multiples: Array, steps: Array, direction: Array) -> Array:
     """Return ``sum_i m_i v_i v_i^T`` of moved rows ``v_i = x_i + steps_i direction``."""
     pushed = np.outer(np.asarray((multiples * steps) @ block), direction)
     rest = float(multiples @ steps**2) * np.outer(direction, direction)
-    return weighted_gram(block, multiples) + (pushed + pushed.T) + rest
+    return block_gram(block, multiples) + (pushed + pushed.T) + rest
 
 
-class CompensatedSum:
+class CompensatedBlockSum:
     """``sum_i m_i x_i`` over blocks of rows, as an unevaluated sum of two vectors.
 
     Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term passes through the
@@ -95,12 +95,12 @@ class CompensatedSum:
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:
-        from dpconvex.engine.dense_kernels import combine_with_error
+        from dpconvex.engine.dense_kernels import combine_dense_with_error
 
         self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
-        combine_with_error(_contiguous(multiples), block, self.total, self.error)
+        combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)
 
-    def __iadd__(self, other: CompensatedSum) -> CompensatedSum:
+    def __iadd__(self, other: CompensatedBlockSum) -> CompensatedBlockSum:
         added = self.total + other.total
         back = added - self.total
         lost = (self.total - (added - back)) + (other.total - back)

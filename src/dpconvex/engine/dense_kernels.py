@@ -27,7 +27,7 @@ def clip_value(value: float, low: float, high: float) -> float:
 
 
 @numba.njit(nogil=True, cache=True)
-def map_rows(
+def map_dense_rows(
     raw: RawRows,
     indices: RowIndices,
     low: Array,
@@ -64,7 +64,7 @@ def map_rows(
     if row_norm == math.inf:
         weights[:] = 1.0
         return
-    squared_norms(out, lead, weights)
+    dense_squared_norms(out, lead, weights)
     # The computed norm has relative error below (columns + 4) ulp.
     round_up = 1.0 + (columns + 4) * 2.3e-16
     limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
@@ -84,7 +84,7 @@ def map_rows(
 
 
 @numba.njit(nogil=True, cache=True)
-def vector_products(block: Array, theta: Array, out: Array) -> None:
+def dense_vector_products(block: Array, theta: Array, out: Array) -> None:
     """``out[i] = block[i] . theta``: four sums of every fourth product, so that none waits for another, and the rest.
 
     The error is at most about ``(columns / 4 + 5) u sum_j |block_ij theta_j|``, whatever the other rows are.
@@ -113,7 +113,7 @@ def vector_products(block: Array, theta: Array, out: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def squared_norms(block: Array, lead: int, out: Array) -> None:
+def dense_squared_norms(block: Array, lead: int, out: Array) -> None:
     """``out[i] = sum of block[i, j]^2 over j from lead on``, in the order of the columns."""
     rows = block.shape[0]
     whole = rows - rows % 4
@@ -135,7 +135,7 @@ def squared_norms(block: Array, lead: int, out: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def scaled_squared_norms(block: Array, lead: int, centre: Array, scale: Array, out: Array) -> None:
+def scaled_dense_norms(block: Array, lead: int, centre: Array, scale: Array, out: Array) -> None:
     """``out[i] = sum_j ((block[i, lead + j] - centre_j) * scale_j)^2``, in the order of the columns."""
     panel = np.empty((_PANEL, centre.size))
     for first in range(0, block.shape[0], _PANEL):
@@ -144,12 +144,12 @@ def scaled_squared_norms(block: Array, lead: int, centre: Array, scale: Array, o
             row, moved = block[first + i][lead:], panel[i]
             for j in range(centre.size):
                 moved[j] = (row[j] - centre[j]) * scale[j]
-        squared_norms(panel[:rows], 0, out[first : first + rows])
+        dense_squared_norms(panel[:rows], 0, out[first : first + rows])
 
 
 # Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def matrix_products(block: Array, columns: Array, out: Array) -> None:
+def dense_matrix_products(block: Array, columns: Array, out: Array) -> None:
     """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands.
 
     Two rows and four columns at a time, so that sums stay in registers; `_PANEL` rows share what is read of `columns`.
@@ -184,7 +184,7 @@ def matrix_products(block: Array, columns: Array, out: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def count_octaves(block: Array, row_weights: Array, lead: int, max_octave: int, counts: Array) -> None:
+def count_dense_octaves(block: Array, row_weights: Array, lead: int, max_octave: int, counts: Array) -> None:
     """Add a row's weight to ``counts[j, k]`` for every value of column ``lead + j`` in signed octave k.
 
     Of ``2 m + 1`` bins the middle one holds zeros and what is smaller than all octaves. Sizes from
@@ -201,7 +201,7 @@ def count_octaves(block: Array, row_weights: Array, lead: int, max_octave: int, 
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def product_error(a: float, b: float, product: float) -> float:
+def dense_product_error(a: float, b: float, product: float) -> float:
     """Return ``a b - product`` exactly (Dekker)."""
     scaled = 134217729.0 * a  # 2^27 + 1
     a_high = scaled - (scaled - a)
@@ -213,7 +213,7 @@ def product_error(a: float, b: float, product: float) -> float:
 
 
 @numba.njit(nogil=True, cache=True)
-def margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
+def dense_margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
     """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
 
     Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
@@ -226,14 +226,14 @@ def margins_with_error(block: Array, theta: Array, margins: Array, corrections: 
             product = block[i, j] * theta[j]
             added = total + product
             back = added - total
-            error += ((total - (added - back)) + (product - back)) + product_error(block[i, j], theta[j], product)
+            error += ((total - (added - back)) + (product - back)) + dense_product_error(block[i, j], theta[j], product)
             total = added
         margins[i] = total
         corrections[i] = error
 
 
 @numba.njit(nogil=True, cache=True)
-def combine_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
+def combine_dense_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
     """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``; additions lose nothing (Knuth)."""
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dense_rows import MemoryRows
+    from dpconvex.engine.memory_rows import MemoryRows
 
 RowIndices = npt.NDArray[np.int64]
 RawRows = npt.NDArray[Any]  # rows as they were given: of any real dtype

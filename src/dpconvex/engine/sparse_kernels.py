@@ -1,7 +1,7 @@
 """Compiled kernels on rows of which only the non-zeros are stored.
 
 A mapped row is ``x = f (base + scale * c)``: ``c = clip(value) - clip(0)`` is 0 wherever nothing is stored
-(`nonzero_offsets`), ``base`` is what the public map makes of a zero (0 in columns whose bounds contain it), and f
+(`sparse_offset_kernel`), ``base`` is what the public map makes of a zero (0 in columns whose bounds contain it), and f
 shortens the row (0 for ignored ones). Neither base nor f is ever multiplied out: base enters margins as one number and
 sums as one multiple of it.
 
@@ -18,7 +18,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dense_kernels import clip_value, product_error
+from dpconvex.engine.dense_kernels import clip_value, dense_product_error
 from dpconvex.engine.rows import RowIndices
 from dpconvex.types import Array
 
@@ -37,7 +37,7 @@ def _first_of(indptr: RowIndices, row: int) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def is_canonical(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int) -> bool:
+def is_canonical_sparse(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int) -> bool:
     """Return whether every row holds columns in increasing order, all of them there, and all rows what is stored."""
     if indptr.size == 0 or indptr[0] != 0 or indptr[indptr.size - 1] != stored:
         return False
@@ -55,7 +55,7 @@ def is_canonical(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: in
 
 
 @numba.njit(nogil=True, cache=True)
-def nonzero_offsets(columns: Columns, values: Values, low: Array, high: Array, zero: Array, out: Array) -> None:
+def sparse_offset_kernel(columns: Columns, values: Values, low: Array, high: Array, zero: Array, out: Array) -> None:
     """``out = clip(value) - clip(0)`` for everything that is stored; a missing value falls on the lower bound."""
     for k in range(values.size):
         j = columns[k]
@@ -63,7 +63,7 @@ def nonzero_offsets(columns: Columns, values: Values, low: Array, high: Array, z
 
 
 @numba.njit(nogil=True, cache=True)
-def fill_dense(
+def fill_sparse_kernel(
     indptr: RowIndices,
     columns: Columns,
     values: Values,
@@ -95,7 +95,7 @@ def fill_dense(
 
 
 @numba.njit(nogil=True, cache=True)
-def count_nonzero_octaves(
+def sparse_octave_kernel(
     indptr: RowIndices,
     columns: Columns,
     values: Values,
@@ -108,7 +108,7 @@ def count_nonzero_octaves(
     max_octave: int,
     counts: Array,
 ) -> None:
-    """Count the octaves of stored values, as `dpconvex.engine.dense_kernels.count_octaves` counts those of all.
+    """Count the octaves of stored values, as `dpconvex.engine.dense_kernels.count_dense_octaves` counts those of all.
 
     Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
     """
@@ -134,7 +134,7 @@ def count_nonzero_octaves(
 
 
 @numba.njit(nogil=True, cache=True)
-def nonzero_margins(
+def sparse_margin_kernel(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -156,13 +156,13 @@ def nonzero_margins(
             product = a * b
             added = total + product
             back = added - total
-            error += ((total - (added - back)) + (product - back)) + product_error(a, b, product)
+            error += ((total - (added - back)) + (product - back)) + dense_product_error(a, b, product)
             total = added
         margins[i] = total + error
 
 
 @numba.njit(nogil=True, cache=True)
-def combine_nonzeros(
+def sparse_combine_kernel(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -185,7 +185,7 @@ def combine_nonzeros(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _squared_norm(
+def _sparse_squared_norm(
     indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, squares: Array, base: Array
 ) -> tuple[float, float]:
     """Return ``sum_j squares_j (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of."""
@@ -202,7 +202,7 @@ def _squared_norm(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def shortening_factors(
+def sparse_shortening_kernel(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -216,7 +216,7 @@ def shortening_factors(
     """``factors[i] = min(1, row_norm / ||x_i||)``, the norm raised by a bound of what rounding took."""
     ones = np.ones(scale.size)
     for i in range(indices.size):
-        total, size = _squared_norm(indptr, columns, offsets, indices[i], scale, ones, base)
+        total, size = _sparse_squared_norm(indptr, columns, offsets, indices[i], scale, ones, base)
         stored = indptr[indices[i] + 1] - indptr[indices[i]]
         square, size = base_square + total, base_square + size
         norm = math.sqrt(square + size * (3.0 * stored + 8.0) * _UNIT) * (1.0 + 4 * _UNIT)
@@ -224,7 +224,7 @@ def shortening_factors(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def diagonal_lengths(
+def sparse_diagonal_lengths(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -238,13 +238,13 @@ def diagonal_lengths(
 ) -> None:
     """``lengths_i >= sqrt(start + sum_j squares_j (x_j^2 - base_j^2))``, where `start` is what a row of zeros has."""
     for i in range(indices.size):
-        total, size = _squared_norm(indptr, columns, offsets, indices[i], scale, squares, base)
+        total, size = _sparse_squared_norm(indptr, columns, offsets, indices[i], scale, squares, base)
         bound = (start + total) + 3.0 * rounding * (start + size)
         lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
 
 
 @numba.njit(nogil=True, cache=True)
-def _tile_by_columns(
+def _sparse_tile_columns(
     indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, begins: RowIndices
 ) -> tuple[Columns, Array, Columns, Columns, Any]:
     """Turn a tile of rows into columns: all that belongs to one of them then needs one row of a matrix, in the cache.
@@ -281,7 +281,7 @@ def _tile_by_columns(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def quadratic_lengths(
+def sparse_quadratic_lengths(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -300,7 +300,7 @@ def quadratic_lengths(
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):
         stop = min(start + _TILE, indices.size)
-        where, moved, heads, by_column, at = _tile_by_columns(
+        where, moved, heads, by_column, at = _sparse_tile_columns(
             indptr, columns, offsets, indices[start:stop], scale, begins
         )
         row_of = np.empty(at, dtype=np.uint32)
@@ -327,7 +327,7 @@ def quadratic_lengths(
 
 
 @numba.njit(nogil=True, cache=True)
-def nonzero_moments(
+def sparse_moment_kernel(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,
@@ -345,7 +345,7 @@ def nonzero_moments(
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):
         stop = min(start + _TILE, indices.size)
-        where, moved, heads, by_column, at = _tile_by_columns(
+        where, moved, heads, by_column, at = _sparse_tile_columns(
             indptr, columns, offsets, indices[start:stop], scale, begins
         )
         i = start - 1
@@ -371,7 +371,7 @@ def nonzero_moments(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def nonzero_gram(
+def sparse_gram_kernel(
     indptr: RowIndices,
     columns: Columns,
     offsets: Array,

@@ -11,20 +11,20 @@ from typing import Self
 
 import numpy as np
 
-from dpconvex.engine.summation import most_additions
+from dpconvex.engine.summation import most_summation_additions
 from dpconvex.types import Array
 
 _SPLITTER = 2.0**27 + 1
 
 
-def exact_sums(a: Array, b: Array) -> tuple[Array, Array]:
+def exact_moment_sums(a: Array, b: Array) -> tuple[Array, Array]:
     """Return ``a + b`` as rounded sums and their errors (Knuth)."""
     added = a + b
     back = added - a
     return added, (a - (added - back)) + (b - back)
 
 
-def exact_products(a: Array, b: Array) -> tuple[Array, Array]:
+def exact_moment_products(a: Array, b: Array) -> tuple[Array, Array]:
     """Return ``a * b`` as rounded products and their errors (Dekker)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split_halves(a), _split_halves(b)
@@ -38,7 +38,7 @@ def _split_halves(values: Array) -> tuple[Array, Array]:
     return high, values - high
 
 
-def affine_map(matrix: Array, lead: int, base: Array) -> tuple[Array, Array]:
+def affine_moment_map(matrix: Array, lead: int, base: Array) -> tuple[Array, Array]:
     """Return ``M'`` with ``M (1, base + d) = M' (1, d)``, and its columns' norms before anything cancels, rounded up.
 
     Without `lead`, where M has no column for a constant, a row ``(1, 0)`` stands in front of M'. Empty `base` is 0.
@@ -66,7 +66,7 @@ class MomentSums:
         self.high, self.low, self.base, self.lead = high, low, base, lead
 
     def __iadd__(self, other: MomentSums) -> Self:
-        self.high, lost = exact_sums(self.high, other.high)
+        self.high, lost = exact_moment_sums(self.high, other.high)
         self.low = self.low + (lost + other.low)
         return self
 
@@ -80,12 +80,12 @@ class MomentSums:
             first = 1 - self.lead
             return np.asarray((high + low)[first:, first:] * matrix * matrix[:, None])
         full = np.diag(matrix) if matrix.ndim == 1 else matrix
-        mapped, _ = affine_map(full, self.lead, self.base)
-        allowed = n_rows * most_additions(n_rows, len(matrix)) * 2.0**-53
-        return _congruence_with_error(mapped[1 - self.lead :], high, low, allowed)
+        mapped, _ = affine_moment_map(full, self.lead, self.base)
+        allowed = n_rows * most_summation_additions(n_rows, len(matrix)) * 2.0**-53
+        return _moment_congruence(mapped[1 - self.lead :], high, low, allowed)
 
 
-def _congruence_with_error(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
+def _moment_congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
     """Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
 
     G is scaled by powers of 2 so that columns of M have norm about 1.
@@ -93,45 +93,43 @@ def _congruence_with_error(matrix: Array, high: Array, low: Array, allowed: floa
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
-    right, rest = _product_with_error(
-        high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled)))
-    )
-    found, lost = _product_with_error(right.T, rest.T, scaled.T, allowed / 2)
+    right, rest = _moment_product(high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled))))
+    found, lost = _moment_product(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost
     return np.asarray((found + found.T) / 2)
 
 
-def _product_with_error(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
+def _moment_product(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
     """Return ``(left + left_low) @ right`` as an unevaluated sum, with an error of at most `allowed` in Frobenius norm.
 
     Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme):
     ``L R = sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R``, ``R^{(k)}`` what k slices leave. The
     first sum is computed, with so many slices that the norms of the rest allow to leave it out.
     """
-    left, left_low = exact_sums(left, left_low)
+    left, left_low = exact_moment_sums(left, left_low)
     for most in (4, 8, 16):
         width = (53 - math.ceil(math.log2(most * left.shape[1]))) // 2
-        ahead, behind = _Slices(left, left_low, width, 1), _Slices(right, None, width, 0)
+        ahead, behind = _MomentSlices(left, left_low, width, 1), _MomentSlices(right, None, width, 0)
         for count in range(1, most + 1):
             ahead.cut()
             behind.cut()
             out = sum(2 * ahead.left[p] * behind.left[count - p] for p in range(count))
             if out + ahead.left[count] * behind.left[0] <= allowed:
-                return _sum_of_slices(ahead.parts, behind.parts)
-    return _sum_of_slices(ahead.parts, behind.parts)  # hundreds of bits
+                return _sum_moment_slices(ahead.parts, behind.parts)
+    return _sum_moment_slices(ahead.parts, behind.parts)  # hundreds of bits
 
 
-def _sum_of_slices(lefts: list[Array], rights: list[Array]) -> tuple[Array, Array]:
+def _sum_moment_slices(lefts: list[Array], rights: list[Array]) -> tuple[Array, Array]:
     total = np.zeros((lefts[0].shape[0], rights[0].shape[1]))
     rest = np.zeros_like(total)
     for level in range(len(lefts), 0, -1):  # of one level all products are multiples of one number
         ahead = np.hstack(lefts[:level])
-        total, lost = exact_sums(total, ahead @ np.vstack(rights[:level][::-1]))
+        total, lost = exact_moment_sums(total, ahead @ np.vstack(rights[:level][::-1]))
         rest += lost
     return total, rest
 
 
-class _Slices:
+class _MomentSlices:
     """Numbers cut into slices: multiples of ``2^{-k w}`` of the largest of a row or column, at most ``2^w`` each."""
 
     def __init__(self, high: Array, low: Array | None, width: int, axis: int) -> None:

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from dpconvex.engine.dense_rows import MemoryRows, native_floats, writable_view
+from dpconvex.engine.memory_rows import MemoryRows, floats_in_memory, writable_memory_view
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums
-from dpconvex.engine.sparse_moments import MomentSums, affine_map, exact_products, exact_sums
-from dpconvex.engine.summation import accumulate, spans
+from dpconvex.engine.sparse_moments import MomentSums, affine_moment_map, exact_moment_products, exact_moment_sums
+from dpconvex.engine.summation import pairwise_summation, spans
 from dpconvex.engine.threads import in_threads
 from dpconvex.types import Array
 
@@ -33,7 +33,7 @@ _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many
 
 
 @dataclass(frozen=True, eq=False)
-class NonZeros:
+class NonZeroRows:
     """Rows by their non-zeros, sorted by column, every column once.
 
     Attributes
@@ -51,23 +51,23 @@ class NonZeros:
     ndim = 2
 
     @classmethod
-    def of(cls, X: Any) -> NonZeros:
+    def of(cls, X: Any) -> NonZeroRows:
         """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
-        if isinstance(X, NonZeros):
+        if isinstance(X, NonZeroRows):
             return X
-        from dpconvex.engine.sparse_kernels import is_canonical
+        from dpconvex.engine.sparse_kernels import is_canonical_sparse
 
         found = X if getattr(X, "format", None) == "csr" else X.tocsr()
         # Flags of a matrix may say what is not so, and kernels that followed a column beyond the last one would read,
         # and write, what is none of theirs.
-        if not is_canonical(found.indptr, found.indices, found.data.size, found.shape[1]):
+        if not is_canonical_sparse(found.indptr, found.indices, found.data.size, found.shape[1]):
             found = found.copy()
             found.check_format(full_check=True)
             found.has_canonical_format = False
             found.sum_duplicates()
-        values = native_floats(found.data)
+        values = floats_in_memory(found.data)
         indptr, columns, values = (
-            writable_view(np.ascontiguousarray(array, dtype=dtype))
+            writable_memory_view(np.ascontiguousarray(array, dtype=dtype))
             for array, dtype in ((found.indptr, np.int64), (found.indices, np.int32), (values, values.dtype))
         )
         return cls(indptr, columns.view(np.uint32), values, (int(found.shape[0]), int(found.shape[1])))
@@ -90,11 +90,11 @@ class NonZeros:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, indices: npt.NDArray[np.integer[Any]]) -> NonZeros:
+    def __getitem__(self, indices: npt.NDArray[np.integer[Any]]) -> NonZeroRows:
         counts = np.diff(self.indptr)[indices]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         chosen = np.repeat(self.indptr[:-1][indices] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return NonZeros(indptr, self.columns[chosen], self.values[chosen], (len(counts), self.shape[1]))
+        return NonZeroRows(indptr, self.columns[chosen], self.values[chosen], (len(counts), self.shape[1]))
 
     def finite_rows(self) -> npt.NDArray[np.bool_]:
         """Return which rows hold finite numbers only."""
@@ -108,13 +108,13 @@ class NonZeros:
         return csr_array((self.values, self.columns.view(np.int32), self.indptr), shape=self.shape)
 
 
-def stack_rows(parts: Sequence[Any]) -> Any:
+def stack_sparse_rows(parts: Sequence[Any]) -> Any:
     """Return arrays of rows one below the other; non-zeros, if any of them are."""
-    if not any(isinstance(part, NonZeros) for part in parts):
+    if not any(isinstance(part, NonZeroRows) for part in parts):
         return np.concatenate(parts)
-    parts = [part if isinstance(part, NonZeros) else NonZeros.of(csr_array(part)) for part in parts]
+    parts = [part if isinstance(part, NonZeroRows) else NonZeroRows.of(csr_array(part)) for part in parts]
     counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    return NonZeros(
+    return NonZeroRows(
         np.concatenate([[0], np.cumsum(counts)]),
         np.concatenate([part.columns for part in parts]),
         np.concatenate([part.values for part in parts]),
@@ -124,11 +124,11 @@ def stack_rows(parts: Sequence[Any]) -> Any:
 
 def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
     """Return `SparseRows` of non-zeros and `MemoryRows` of anything else."""
-    kind = SparseRows if issparse(X) or isinstance(X, NonZeros) else MemoryRows
+    kind = SparseRows if issparse(X) or isinstance(X, NonZeroRows) else MemoryRows
     return kind(X, *arguments, **options)
 
 
-def refuse_row_weights() -> NoReturn:
+def refuse_sparse_row_weights() -> NoReturn:
     """Raise what is raised wherever rows of a person, or weights, meet non-zeros."""
     # Sums by non-zeros would count each row of a person in full, which no certificate of people allows.
     raise TypeError(
@@ -146,7 +146,7 @@ class SparseRows(MemoryRows):
 
     Parameters
     ----------
-    X : sparse matrix or array of scipy, or NonZeros
+    X : sparse matrix or array of scipy, or NonZeroRows
         Of any format; entries of one row and column are added up.
     y, row_map, target_shift, target_scale, threads, cache, weights
         As for `MemoryRows`.
@@ -159,12 +159,12 @@ class SparseRows(MemoryRows):
     Lengths are bounds from above of the exact ones.
     """
 
-    _raw: NonZeros  # type: ignore[assignment]
+    _raw: NonZeroRows  # type: ignore[assignment]
 
     def __init__(self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any) -> None:
         super().__init__(X, y, row_map, *more, **options)
         if self.has_row_weights:
-            refuse_row_weights()
+            refuse_sparse_row_weights()
         low, high, shift, scale = self.bounds_and_scales
         zero = np.clip(0.0, low, high)
         base = (zero - shift) * scale
@@ -180,21 +180,21 @@ class SparseRows(MemoryRows):
         self._map_weights: Array | None = None if shorten else factors
 
     def _as_raw(self, X: Any, cache: bool) -> Any:
-        return NonZeros.of(X)
+        return NonZeroRows.of(X)
 
     def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
         """Return the non-zeros with ``clip(value) - clip(0)`` in place of values, always float64.
 
         Another type would be another compiled kernel: it must not follow from whether some record is clipped.
         """
-        from dpconvex.engine.sparse_kernels import nonzero_offsets
+        from dpconvex.engine.sparse_kernels import sparse_offset_kernel
 
         indptr, columns, values = self._raw.parts
         limits, offsets = (*self.bounds_and_scales[:2], zero), np.empty(values.size)
 
         def fill(span: tuple[int, int]) -> None:
             part = slice(*span)
-            nonzero_offsets(columns[part], values[part], *limits, offsets[part])
+            sparse_offset_kernel(columns[part], values[part], *limits, offsets[part])
 
         list(in_threads(fill, spans(values.size, _RUNS), self.threads))
         same = values.dtype == np.float64 and np.array_equal(offsets, values)
@@ -202,7 +202,7 @@ class SparseRows(MemoryRows):
 
     def _norm_factors(self) -> Array:
         """Return ``min(1, row_norm / ||x_i||)`` of all rows."""
-        from dpconvex.engine.sparse_kernels import shortening_factors
+        from dpconvex.engine.sparse_kernels import sparse_shortening_kernel
 
         factors, scale = np.empty(self.n_rows), self.bounds_and_scales[3]
         square = float(self.base @ self.base) * (1 + self.base.size * 2.3e-16)
@@ -210,7 +210,7 @@ class SparseRows(MemoryRows):
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
             facts = scale, self.base, square, self.row_map.row_norm, factors[rows]
-            shortening_factors(*self.offsets, self._indices_of(rows), *facts)
+            sparse_shortening_kernel(*self.offsets, self._indices_of(rows), *facts)
             return []
 
         self.sum_runs(run)
@@ -236,13 +236,13 @@ class SparseRows(MemoryRows):
         return self._without_ignored(self._shortening, rows)
 
     def _map(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
-        from dpconvex.engine.sparse_kernels import fill_dense
+        from dpconvex.engine.sparse_kernels import fill_sparse_kernel
 
         count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)
         buffer = np.empty(count * self.dim) if buffer is None else buffer
         block = buffer[: count * self.dim].reshape(count, self.dim)
         columns = (*self.bounds_and_scales, self.base)
-        fill_dense(*self._raw.parts, self._indices_of(rows), *columns, self._factors_of(rows), lead, block)
+        fill_sparse_kernel(*self._raw.parts, self._indices_of(rows), *columns, self._factors_of(rows), lead, block)
         return block, self._without_ignored(self._map_weights, rows)
 
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = _RUNS) -> Sums:
@@ -270,14 +270,14 @@ class SparseRows(MemoryRows):
                 block: Any = self._block(rows)
                 yield function(block, self.targets[rows], self._weights_of(rows))
 
-        return self.sum_runs(lambda span: accumulate(parts(span)))
+        return self.sum_runs(lambda span: pairwise_summation(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins, as `MemoryRows.combine` does."""
-        margins = Margins(self, theta)
+        margins = SparseRowMargins(self, theta)
 
         def run(span: tuple[int, int]) -> Partial:
-            total, size = RowSum(self), self.block_rows
+            total, size = SparseRowSum(self), self.block_rows
             extras: list[Partial] = []
             rows, stop = self._span((span[0], span[0] + 1)), self._span(span).stop
             while rows.start < stop or not extras:  # no rows are one empty block
@@ -287,7 +287,7 @@ class SparseRows(MemoryRows):
                 extras.append(extra)
                 size = size if extra else max(size, _MANY_ROWS)
                 rows = slice(rows.stop, min(rows.stop + size, stop))
-            return [total.value, *accumulate(extras)]
+            return [total.value, *pairwise_summation(extras)]
 
         return self.sum_runs(run)
 
@@ -298,7 +298,7 @@ class SparseRows(MemoryRows):
 
     def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        margins, found = Margins(self, theta), np.empty(self.n_rows)
+        margins, found = SparseRowMargins(self, theta), np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
@@ -320,7 +320,7 @@ class SparseRows(MemoryRows):
 
     def with_row_weights(self, row_weights: RowWeights) -> Self:
         """Refuse: sparse rows are records of their own."""
-        refuse_row_weights()
+        refuse_sparse_row_weights()
 
     def each(self, call: Any) -> Iterator[tuple[Any, ...]]:
         """Yield ``call(rows)`` of `pieces`, or of each its own call from a sequence of them."""
@@ -345,9 +345,9 @@ class SparseRows(MemoryRows):
             )
 
     def octave_counts(self, bins: int, max_octave: int) -> Array:
-        """Return how many values of each column lie in each octave, as `dense_kernels.count_octaves` does."""
-        from dpconvex.engine.dense_kernels import count_octaves
-        from dpconvex.engine.sparse_kernels import count_nonzero_octaves
+        """Return how many values of each column lie in each octave, as `dense_kernels.count_dense_octaves` does."""
+        from dpconvex.engine.dense_kernels import count_dense_octaves
+        from dpconvex.engine.sparse_kernels import sparse_octave_kernel
 
         self._require_weights()
         width = self.row_map.n_features
@@ -355,13 +355,13 @@ class SparseRows(MemoryRows):
         def run(span: tuple[int, int]) -> Partial:
             rows, counts = self._span(span), np.zeros((width, bins))
             facts = (*self.bounds_and_scales, self._factors_of(rows), max_octave, counts)
-            count_nonzero_octaves(*self._raw.parts, self._indices_of(rows), *facts)
+            sparse_octave_kernel(*self._raw.parts, self._indices_of(rows), *facts)
             return [counts]
 
         (counts,) = self._sum_matrices(run)
         ignored = 0 if self.ignored is None else int(np.count_nonzero(self.ignored))
         base, zeros = self.base if self.base.size else np.zeros(width), np.zeros((width, bins))
-        count_octaves(base[None, :], np.ones(1), 0, max_octave, zeros)  # what is not stored
+        count_dense_octaves(base[None, :], np.ones(1), 0, max_octave, zeros)  # what is not stored
         many = self.n_rows - ignored - counts.sum(axis=1)
         return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 
@@ -371,7 +371,7 @@ class SparseRows(MemoryRows):
         ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``, M a matrix or its diagonal. Its rounding
         error is at most ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
         """
-        from dpconvex.engine.sparse_kernels import diagonal_lengths, quadratic_lengths
+        from dpconvex.engine.sparse_kernels import sparse_diagonal_lengths, sparse_quadratic_lengths
 
         self._require_weights()
         rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
@@ -382,10 +382,10 @@ class SparseRows(MemoryRows):
             start = matrix[0] ** 2 if lead else 1.0
             if self.base.size:
                 start += float(squares @ self.base**2)
-            kernel, facts = diagonal_lengths, (squares, self.base, start)
+            kernel, facts = sparse_diagonal_lengths, (squares, self.base, start)
         else:
-            mapped, norms = affine_map(matrix, lead, self.base)
-            kernel, facts = quadratic_lengths, (np.ascontiguousarray(mapped.T @ mapped), norms)
+            mapped, norms = affine_moment_map(matrix, lead, self.base)
+            kernel, facts = sparse_quadratic_lengths, (np.ascontiguousarray(mapped.T @ mapped), norms)
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
@@ -397,7 +397,7 @@ class SparseRows(MemoryRows):
 
     def moment_sums(self, factors: Array) -> MomentSums:
         """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
-        from dpconvex.engine.sparse_kernels import nonzero_moments
+        from dpconvex.engine.sparse_kernels import sparse_moment_kernel
 
         self._require_weights()
         size, scale, lead = self.row_map.n_features + 1, self.bounds_and_scales[3], int(self.row_map.fit_intercept)
@@ -405,7 +405,7 @@ class SparseRows(MemoryRows):
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
             sums = MomentSums(np.zeros((size, size)), np.zeros((size, size)), self.base, lead)
-            nonzero_moments(*self.offsets, self._indices_of(rows), scale, factors[rows], sums.high, sums.low)
+            sparse_moment_kernel(*self.offsets, self._indices_of(rows), scale, factors[rows], sums.high, sums.low)
             return [sums]
 
         total: MomentSums = self._sum_matrices(run)[0]
@@ -425,22 +425,22 @@ class SparseBlock:
         return self.shape[0]
 
     def __matmul__(self, theta: Array) -> Array:
-        return Margins(self.rows, theta)(self)
+        return SparseRowMargins(self.rows, theta)(self)
 
     def __rmatmul__(self, multiples: Array) -> Array:
-        total = RowSum(self.rows)
+        total = SparseRowSum(self.rows)
         total.add(self, multiples)
         return total.value
 
     def gram(self, multiples: Array) -> Array:
         """Return ``sum_i multiples_i x~_i x~_i^T``."""
-        from dpconvex.engine.sparse_kernels import nonzero_gram
+        from dpconvex.engine.sparse_kernels import sparse_gram_kernel
 
         rows = self.rows
         base, lead, width = rows.base, int(rows.row_map.fit_intercept), rows.row_map.n_features
         total = np.zeros((width + 2, width + 2))
         multiples = np.ascontiguousarray(multiples, dtype=np.float64)
-        nonzero_gram(*rows.offsets, self.indices, rows.bounds_and_scales[3], self.factors, multiples, total)
+        sparse_gram_kernel(*rows.offsets, self.indices, rows.bounds_and_scales[3], self.factors, multiples, total)
         total += np.tril(total, -1).T
         found = np.empty((rows.dim, rows.dim))
         found[lead:, lead:] = total[2:, 2:]
@@ -456,7 +456,7 @@ class SparseBlock:
         return found
 
 
-class Margins:
+class SparseRowMargins:
     """Margins ``x~_i . theta`` at one point."""
 
     def __init__(self, rows: SparseRows, theta: Array) -> None:
@@ -464,24 +464,24 @@ class Margins:
         lead, theta = int(rows.row_map.fit_intercept), np.asarray(theta, dtype=np.float64)
         self.constant = float(theta[0]) if lead else 0.0
         self.scaled = theta[lead:] * rows.bounds_and_scales[3]
-        products, errors = exact_products(rows.base, theta[lead:] if rows.base.size else _NOTHING)
+        products, errors = exact_moment_products(rows.base, theta[lead:] if rows.base.size else _NOTHING)
         terms = np.concatenate([products, errors]).tolist()
         self.start = math.fsum(terms)
         self.rest = math.fsum([*terms, -self.start])
 
     def __call__(self, block: SparseBlock) -> Array:
         """Return the margins of a block."""
-        from dpconvex.engine.sparse_kernels import nonzero_margins
+        from dpconvex.engine.sparse_kernels import sparse_margin_kernel
 
         found = np.empty(len(block))
-        nonzero_margins(*self.rows.offsets, block.indices, self.scaled, self.start, self.rest, found)
+        sparse_margin_kernel(*self.rows.offsets, block.indices, self.scaled, self.start, self.rest, found)
         if block.factors.size:
             found *= block.factors
         found += self.constant
         return found
 
 
-class RowSum:
+class SparseRowSum:
     """``sum_i m_i x~_i`` while it is added up, as unevaluated sums of two numbers each."""
 
     def __init__(self, rows: SparseRows) -> None:
@@ -492,16 +492,16 @@ class RowSum:
 
     def add(self, block: SparseBlock, multiples: Array) -> None:
         """Add multiples of a block's rows."""
-        from dpconvex.engine.dense_kernels import combine_with_error
-        from dpconvex.engine.sparse_kernels import combine_nonzeros
+        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.sparse_kernels import sparse_combine_kernel
 
         ones = np.ones((len(block), 1))
         multiples = np.ascontiguousarray(multiples, dtype=np.float64)
-        combine_with_error(multiples, ones, *self.constant)
+        combine_dense_with_error(multiples, ones, *self.constant)
         if block.factors.size:
             multiples = multiples * block.factors
-        combine_with_error(multiples, ones, *self.multiple)
-        combine_nonzeros(*self.rows.offsets, block.indices, multiples, self.totals, self.errors)
+        combine_dense_with_error(multiples, ones, *self.multiple)
+        sparse_combine_kernel(*self.rows.offsets, block.indices, multiples, self.totals, self.errors)
 
     @property
     def value(self) -> Array:
@@ -514,9 +514,9 @@ class RowSum:
         if not base.size:
             out[lead:] = (self.totals + self.errors) * scale
             return out
-        own, own_lost = exact_products(self.totals, scale)
-        common, common_lost = exact_products(np.full(base.size, self.multiple[0, 0]), base)
-        added, lost = exact_sums(own, common)
+        own, own_lost = exact_moment_products(self.totals, scale)
+        common, common_lost = exact_moment_products(np.full(base.size, self.multiple[0, 0]), base)
+        added, lost = exact_moment_sums(own, common)
         lost += own_lost + common_lost + (self.errors * scale + self.multiple[1, 0] * base)
         out[lead:] = added + lost
         return out

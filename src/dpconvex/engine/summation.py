@@ -1,7 +1,7 @@
 """Order of addition of sums over rows: blocks, runs of blocks, and pairs of sums; and which rows a part of them has.
 
 Both follow from the shape of the data alone: results are bitwise the same for every number of threads, and no term
-passes through more additions than `most_additions` says, on which bounds on rounding rest.
+passes through more additions than `most_summation_additions` says, on which bounds on rounding rest.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def spans(count: int, most: int = RUNS) -> list[tuple[int, int]]:
 
 
 def sum_depth(count: int) -> int:
-    """Return how many additions any one of `count` parts passes through in `accumulate`."""
+    """Return how many additions any one of `count` parts passes through in `pairwise_summation`."""
     return (count - 1).bit_length()
 
 
-def additions_in_memory(n_rows: int, dim: int) -> int:
+def summation_additions(n_rows: int, dim: int) -> int:
     """Return a bound on the number of roundings any one term passes through in a sum over rows in memory."""
     size = max(1, min(n_rows, block_rows(dim)))
     blocks = max(1, -(-n_rows // size))
@@ -43,7 +43,7 @@ def additions_in_memory(n_rows: int, dim: int) -> int:
     return size + min(blocks, _SPARE) + sum_depth(-(-blocks // runs)) + sum_depth(runs)
 
 
-def most_additions(n_rows: int, dim: int) -> int:
+def most_summation_additions(n_rows: int, dim: int) -> int:
     """Return a bound on the same for this many rows in memory, or in partitions of any sizes.
 
     A partition's blocks, blocks in a run and runs; then groups of partitions.
@@ -51,7 +51,7 @@ def most_additions(n_rows: int, dim: int) -> int:
     return min(n_rows, block_rows(dim)) + _SPARE + 2 * sum_depth(n_rows) + 4
 
 
-def accumulate(parts: Iterable[Sums | Partial]) -> Partial:
+def pairwise_summation(parts: Iterable[Sums | Partial]) -> Partial:
     """Add tuples of arrays or numbers, neighbours first: two sums of equally many parts at a time.
 
     No part passes through more than ``log2(number of parts)`` additions, rounded up. The order of the parts is kept,

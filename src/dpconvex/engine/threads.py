@@ -52,7 +52,7 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], thread
 _WORTH_THREADS = 1 << 22  # numbers
 
 
-def surely_finite(array: object) -> bool:
+def finite_by_threads(array: object) -> bool:
     """Return whether a large array of floats has a finite sum, and so neither NaN nor infinities; blocks in threads.
 
     False says nothing: small arrays and others are left to checks of single values.
@@ -71,7 +71,7 @@ def surely_finite(array: object) -> bool:
     return bool(np.isfinite(list(in_threads(total, range(8 * threads), threads))).all())
 
 
-def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
+def thread_scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
     """Return an array that this thread may overwrite until it asks again; its content is undefined.
 
     New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
@@ -84,10 +84,10 @@ def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
 
 
 @contextmanager
-def borrowed(size: int) -> Iterator[npt.NDArray[np.float64]]:
+def borrow_thread_array(size: int) -> Iterator[npt.NDArray[np.float64]]:
     """Lend an array of so many numbers, which nobody else has until it is given back; its content is undefined.
 
-    It then serves whoever asks next in this thread, for the same reason as `scratch`.
+    It then serves whoever asks next in this thread, for the same reason as `thread_scratch`.
     """
     free: list[npt.NDArray[np.float64]] = _local.__dict__.setdefault("free", [])
     buffer = free.pop() if free else np.empty(size)
@@ -114,7 +114,7 @@ def _keep_blas_out_of_this_thread() -> None:
             library.set_num_threads(1)
 
 
-def _take_control() -> None:
+def _take_blas_thread_control() -> None:
     """Let this thread set the limit.
 
     threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared, and silently ignores
@@ -130,7 +130,7 @@ _depth = 0
 _limiter: Any = None
 
 
-def _begin_child() -> None:
+def _restart_threads_after_fork() -> None:
     """Let a forked process begin anew: threads of its parent do not go on there, nor give back what they hold."""
     global _lock, _depth, _limiter
     _worker_pool.cache_clear()
@@ -138,13 +138,13 @@ def _begin_child() -> None:
     _lock, _depth = threading.Lock(), 0
     limiter, _limiter = _limiter, None
     if limiter is not None:
-        _take_control()
+        _take_blas_thread_control()
         limiter.restore_original_limits()
-        _take_control()
+        _take_blas_thread_control()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_child)
+    os.register_at_fork(after_in_child=_restart_threads_after_fork)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def single_threaded_blas() -> Iterator[None]:
     global _depth, _limiter
     with _lock:
         if _depth == 0:
-            _take_control()
+            _take_blas_thread_control()
             _limiter = _blas_controller().limit(limits=1)
         _depth += 1
     try:
@@ -166,7 +166,7 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _depth -= 1
             if _depth == 0:
-                _take_control()  # the last one out need not be the first one in
+                _take_blas_thread_control()  # the last one out need not be the first one in
                 _limiter.restore_original_limits()
                 _limiter = None
-                _take_control()  # and nobody is left in control
+                _take_blas_thread_control()  # and nobody is left in control

@@ -10,26 +10,26 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine import RowMap
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.labels import label_set_facts
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.mechanisms.auc import ADDED
 from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, stated_farthest
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.mechanism_choice import choose_auc_mechanism, resolve_pair_loss
+from dpconvex.planning.mechanism_choice import choose_auc_mechanism, choose_pair_loss
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.certificate import Certificate
@@ -37,11 +37,11 @@ from dpconvex.privacy.description import Facts
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.table import DaskRows
+    from dpconvex.engine.dask.rows_and_table import DaskRows
 
 
-@estimator
-class PrivateRankingModel(PrivateLinearClassifier):
+@with_parameters
+class PrivateAUCModel(PrivateLinearClassifier):
     """Base of models that rank one class above another: two labels, no intercept, rows shortened to a norm."""
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
@@ -62,8 +62,8 @@ class PrivateRankingModel(PrivateLinearClassifier):
         return tags
 
 
-@estimator
-class DPAUCClassifier(PrivateRankingModel):
+@with_parameters
+class DPAUCClassifier(PrivateAUCModel):
     r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
 
     Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2``
@@ -79,14 +79,12 @@ class DPAUCClassifier(PrivateRankingModel):
         Public lower bounds on the class counts. Noise of objective and output perturbation shrinks with them; the
         guarantee holds even if the data have fewer.
     label_private : bool, default=True
-        Whether a replaced record may change its label. False declares all labels public; gradient descent protects
-        them all the same.
+        Whether a replaced record may change its label. False makes labels public; gradient descent protects them still.
     neighbors : {"replace_one"}
         Under "add_or_remove_one" labels are private and moments are not offered.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
-        bounds). If it is None, objective perturbation finds a typical length privately where n allows. Gradient
-        descent always does.
+        bounds). Gradient descent finds a length privately, objective perturbation too if it is None and n allows.
     alpha : float, optional
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
@@ -99,9 +97,8 @@ class DPAUCClassifier(PrivateRankingModel):
     Attributes
     ----------
     intercept_ : array of shape (1,)
-        Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight would be equally
-        likely with gradient descent, halfway between the released class means with moments, else at the public centre
-        of the mapped rows.
+        Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight are equally likely
+        (gradient descent), halfway between released class means (moments), or at the public centre of mapped rows.
     released_ : dict
         ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
         ``row_length`` (in mapped units), where they were released; ``kept_share`` is 0 where one of the labels could be
@@ -129,7 +126,7 @@ class DPAUCClassifier(PrivateRankingModel):
     label_private: bool = True
     bandwidth: float | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         bounds, parameters, expected = certificate.bounds, certificate.parameters, self._pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
@@ -142,9 +139,7 @@ class DPAUCClassifier(PrivateRankingModel):
                 "ranking": (parameters["gradient"].get("ranking"), True),
             }
         # The bounds are in units of a released length where there is one.
-        found = (
-            (parameters[LONGEST], parameters[WIDEST]) if LONGEST in parameters else (bounds.row_norm, bounds.distance)
-        )
+        found = parameters.get(LONGEST, bounds.row_norm), parameters.get(WIDEST, bounds.distance)
         # How far the hinge's kink is rounded by default may change.
         free = self.loss == "hinge" and self.bandwidth is None
         added = parameters.get(ADDED)
@@ -159,18 +154,16 @@ class DPAUCClassifier(PrivateRankingModel):
             "diameter": (found[1], expected.distance),
         }
 
-    def _pair_bounds(self, facts: PublicFacts) -> PairwiseBounds:
+    def _pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
         """Return the public facts of pairs, with settings that are checked."""
         owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if not isinstance(self.label_private, (bool, np.bool_)):
-            raise TypeError(
-                f"The 'label_private' parameter of {owner} must be True or False. Got {self.label_private!r} instead."
-            )
+            raise parameter_error("label_private", owner, "True or False", repr(self.label_private), kind=TypeError)
         return PairwiseBounds(
             n_samples=facts.n_samples,
             n_features=row_map.n_features,
-            loss=resolve_pair_loss(self.loss, bandwidth, owner),
+            loss=choose_pair_loss(self.loss, bandwidth, owner),
             row_norm=min(row_map.row_norm, row_map.max_norm),
             diameter=row_map.diameter,
             min_positive=check_count("min_positive", owner, self.min_positive, most=facts.n_samples),
@@ -180,11 +173,11 @@ class DPAUCClassifier(PrivateRankingModel):
             ignored_rows=facts.ignored_rows,
         )
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
-        facts = self._public_facts(records, n_features)
-        whole = records == PrivacyUnit(records.count)
+        facts = self._public_facts(privacy_unit, n_features)
+        whole = privacy_unit == PersonUnit(privacy_unit.count)
         bounds = self._pair_bounds(facts)
         if not (whole or bounds.label_private):
             raise ValueError(
@@ -208,10 +201,8 @@ class DPAUCClassifier(PrivateRankingModel):
                 f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, rows_per_person or weights: how "
                 f"far a person can move a mean over pairs is not proven. Got {self.mechanism!r} instead."
             )
-        parameters = {**labels, **chosen.parameters}
-        return self._certified_plan(
-            facts, chosen.mechanism, chosen.bounds, parameters, weighted if descends else row_map
-        )
+        parameters, mapping = {**labels, **chosen.parameters}, weighted if descends else row_map
+        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
@@ -224,7 +215,7 @@ class DPAUCClassifier(PrivateRankingModel):
         large = cast("DaskRows | MemoryRows", rows)
         return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         super()._store(coefficients, plan)
         if "midpoint" in self.released_ and plan.row_map is not None:
             scale = np.array(plan.row_map.scale)
@@ -238,18 +229,14 @@ class DPAUCClassifier(PrivateRankingModel):
         return float(roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight))
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        bounds = self.certificate_.bounds
+        bounds, facts = self.certificate_.bounds, super()._summary_facts()
         if isinstance(bounds, LinearBounds):
-            return [*super()._summary_facts(), ("labels", "private")]
-        labels = "private" if bounds.label_private else "public"
-        return [
-            *super()._summary_facts(),
-            ("class counts", f"at least {bounds.min_positive:,} and {bounds.min_negative:,}"),
-            ("labels", labels),
-        ]
+            return [*facts, ("labels", "private")]
+        counts = f"at least {bounds.min_positive:,} and {bounds.min_negative:,}"
+        return [*facts, ("class counts", counts), ("labels", "private" if bounds.label_private else "public")]
 
 
-def single_records(facts: PublicFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
+def single_records(facts: PublicModelFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
     row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
     return row_map, replace(facts, mapping=row_map).linear_bounds(Logistic(), neighbors)

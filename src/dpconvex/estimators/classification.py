@@ -12,25 +12,31 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from dpconvex.engine.dask.partitions import CleanTargets
-from dpconvex.estimators.linear import PrivateLinearModel, WithIntervals, kept_share_facts
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.engine.dask.partitions import PartitionTargets
+from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearModel, linear_shrinkage_facts
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.labels import (
     LabelPositions,
-    OneVsRest,
+    OneVsRestLabels,
     check_label_type,
-    count_expected_classes,
-    declared_classes,
+    count_expected_labels,
+    declared_label_set,
     label_set_facts,
     read_label_set,
 )
-from dpconvex.inputs.people import PrivacyUnit, check_class_weight
-from dpconvex.inputs.settings import Label, check_optional_positive, ignores_invalid, least_rows, resolve_kernel
+from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
+from dpconvex.inputs.settings import (
+    Label,
+    check_optional_positive,
+    invalid_rows_setting,
+    least_rows,
+    resolve_kernel_setting,
+)
 from dpconvex.inputs.training_data import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
-from dpconvex.mechanisms.mechanism import Plan
-from dpconvex.planning.mechanism_choice import Request, choose_classifier_mechanism
+from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
@@ -43,7 +49,7 @@ Losses = tuple[PointwiseLoss, PointwiseLoss, float | None, Kernel | None]
 _HINGE_BANDWIDTH = 0.5
 
 
-@estimator
+@with_parameters
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     """Base of classifiers: labels, one class against the rest, decisions.
 
@@ -59,6 +65,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     ----------
     classes_ : array
         The label set, sorted.
+
+    Notes
+    -----
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, the label set
+    and all parameters.
     """
 
     _: KW_ONLY
@@ -71,7 +82,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
         if isinstance(loss, ConvolvedLoss) and kernel is not None:
@@ -81,12 +92,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             plain = convolve(plain, kernel, bandwidth)
         return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, plain)}
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
         labels = label_set_facts(self, n_classes)
-        facts = self._public_facts(records, n_features)
+        facts = self._public_facts(privacy_unit, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
-        request = Request(
+        request = MechanismRequest(
             smooth_loss=smooth,
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(plain, self.neighbors),
@@ -113,11 +124,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         n_classes : int, optional
-            Number of classes, by default that of ``classes``, or 2; more than two are fitted one against the rest,
-            sharing the budget.
+            By default that of ``classes``, or 2; more are fitted one against the rest, sharing the budget.
         """
-        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(records, n_features, count_expected_classes(self, n_classes)).certificate
+        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
+        return self._plan(privacy_unit, n_features, count_expected_labels(self, n_classes)).certificate
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         owner = type(self).__name__
@@ -129,22 +139,22 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary "
                 "instead. Give a sample_weight."
             )
-        row_weights = np.ones(len(cast(np.ndarray, targets[0])))
-        if len(targets) == 1:  # invalid rows, whose target is no number, keep the weight 1
-            (target,) = cast(list[np.ndarray], targets)
-            row_weights[target < 0], row_weights[target > 0] = weights
+        arrays = cast(list[np.ndarray], targets)
+        row_weights = np.ones(len(arrays[0]))  # invalid rows, whose target is no number, keep the weight 1
+        if len(arrays) == 1:
+            row_weights[arrays[0] < 0], row_weights[arrays[0] > 0] = weights
             return row_weights
-        for target, weight in zip(cast(list[np.ndarray], targets), weights, strict=True):
+        for target, weight in zip(arrays, weights, strict=True):
             row_weights[target > 0] = weight
         return row_weights
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
-        declared = declared_classes(self.classes, owner)
-        if ignores_invalid(self) and declared is not None:
+        declared = declared_label_set(self.classes, owner)
+        if invalid_rows_setting(self) and declared is not None:
             check_label_type(y, declared, owner)
             self.classes_ = declared
-            clean = CleanTargets(LabelPositions(tuple(declared.tolist())))
+            clean = PartitionTargets(LabelPositions(tuple(declared.tolist())))
             X, y = read_training(self, X, y, clean, least_rows(self.neighbors))
             positive = np.arange(len(declared))  # labels are positions now
         else:
@@ -152,17 +162,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             self.classes_ = read_label_set(y, declared, owner)
             positive = self.classes_
         chosen = positive[1 if len(positive) == 2 else 0 :]
-        targets = [OneVsRest(label) for label in chosen]  # a table of partitions applies them to each
+        targets = [OneVsRestLabels(label) for label in chosen]  # a table of partitions applies them to each
         return X, [target(y) for target in targets] if isinstance(y, np.ndarray) else targets, X.shape
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
-        """Return margins: positive means the second class, or one column per class.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-        """
+        """Return margins of rows, used without clipping: positive means the second class, or one column per class."""
         margins = self._linear(X)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
@@ -180,7 +184,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = [("classes", str(parameters["n_classes"]))]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
-        return [*facts, *kept_share_facts(self.released_)]
+        return [*facts, *linear_shrinkage_facts(self.released_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -188,19 +192,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return tags
 
 
-class LogisticProbabilities:
+class ClassificationProbabilities:
     """Class probabilities: the logistic function of margins."""
 
     decision_function: Callable[[object], NDArray[np.float64]]
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
-        """Return class probabilities, a column for each class; more than two are normalised, each against the rest.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-        """
+        """Return class probabilities, a column for each class; more than two are normalised, each against the rest."""
         margins = self.decision_function(X)
         positive = expit(margins)
         if positive.ndim == 1:
@@ -211,23 +209,13 @@ class LogisticProbabilities:
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
 
-@estimator
-class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearClassifier):
+@with_parameters
+class DPLogisticRegression(ClassificationProbabilities, LinearConfidenceIntervals, PrivateLinearClassifier):
     r"""Logistic regression under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2`` with labels -1 and
-    +1; more than two classes are fitted one against the rest, sharing the budget.
-
-    Parameters
-    ----------
-    alpha : float, optional
-        Penalty; by default the one with the smallest predicted risk, from public facts. A given one is kept whatever
-        the mechanism: with more records or budget, coefficients approach the minimiser of F.
-
-    Notes
-    -----
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, the label set
-    and all parameters. With ``mechanism="objective"`` this is the pointwise rival of pairwise AUC maximisation.
+    Estimates the minimiser of ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2``
+    with labels -1 and +1; 'objective' and 'output' minimise F, the default 'gradient' fits as
+    :class:`DPQuantileRegressor` does. More than two classes are fitted one against the rest, sharing the budget.
 
     Examples
     --------
@@ -240,20 +228,20 @@ class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearCl
     def _losses(self) -> Losses:
         return Logistic(), Logistic(), None, None
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         if self.inference is False:
-            return super()._plan(records, n_features, n_classes)
-        facts = self._public_facts(records, n_features)
+            return super()._plan(privacy_unit, n_features, n_classes)
+        facts = self._public_facts(privacy_unit, n_features)
         return self._interval_plan(facts, Logistic(), label_set_facts(self, n_classes))
 
 
-@estimator
+@with_parameters
 class DPLinearSVC(PrivateLinearClassifier):
     r"""Linear support vector machine under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i w_i loss(y_i x_i . theta) + (alpha/2) ||theta||^2`` where ``loss`` is the hinge
-    convolved with a kernel and labels are -1 and +1; more than two classes are fitted one against the rest, sharing
-    the budget.
+    Estimates the minimiser of ``F(theta) = (1/n) sum_i w_i loss(y_i x_i . theta) + (alpha/2) ||theta||^2`` where
+    ``loss`` is the hinge, convolved with a kernel where it must be smooth, and labels are -1 and +1. Mechanisms and
+    classes are as in :class:`DPLogisticRegression`.
 
     Parameters
     ----------
@@ -262,10 +250,6 @@ class DPLinearSVC(PrivateLinearClassifier):
         smooth loss; the private fit smooths no more than noise asks for, and tends to the hinge itself.
     kernel : str or Kernel, default="logistic"
         Smoothing kernel, as for :class:`DPQuantileRegressor`.
-
-    Notes
-    -----
-    Privacy: as for :class:`DPLogisticRegression`.
 
     Examples
     --------
@@ -280,7 +264,7 @@ class DPLinearSVC(PrivateLinearClassifier):
 
     def _losses(self) -> Losses:
         owner = type(self).__name__
-        kernel = resolve_kernel(self.kernel, owner)
+        kernel = resolve_kernel_setting(self.kernel, owner)
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         smooth = convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH)
         return smooth, Hinge(), bandwidth, kernel

@@ -14,23 +14,23 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_share
+from dpconvex.checks import check_share, parameter_error
 from dpconvex.engine import RowMap
-from dpconvex.engine.dask.partitions import CleanTargets, numbers_or_missing
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
-from dpconvex.fit.config import loss_kind
-from dpconvex.inputs.people import PrivacyUnit, round_row_weights
-from dpconvex.inputs.settings import check_optional_positive, ignores_invalid, least_rows, resolve_bounds
-from dpconvex.inputs.training_data import as_numbers, map_rows, read_features, read_training
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
+from dpconvex.fit.fit_plan import fit_kind_of_loss
+from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
+from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows, resolve_bounds_setting
+from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.forecasts import linear_preset
+from dpconvex.planning.excess_and_prescriptions import linear_preset
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _BLOCK = 4096  # rows whose predictions are added up at a time
 
 
-@estimator
+@with_parameters
 class PrivateLinearModel(PrivateModel):
     """Base of linear models; subclasses choose the loss and the mechanism (``_plan``).
 
@@ -55,8 +55,9 @@ class PrivateLinearModel(PrivateModel):
         ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them the mechanism ``"gradient"`` finds the
         columns' sizes privately, and others take them to hold numbers from about -1 to 1.
     row_norm : float, optional
-        Length up to which a row counts in full, after its columns were mapped; ``sqrt(n_features)`` by default (1
-        without feature bounds). A longer row counts with the smaller weight ``row_norm / length``.
+        Length of a mapped row beyond which its weight is ``row_norm / length``; ``sqrt(n_features)`` by default, 1
+        without feature bounds. It has no effect on the default fit: 'gradient' bounds rows by released quantiles of
+        their lengths, and only where ``feature_bounds`` are missing clips columns at ``2^40 row_norm``.
     fit_intercept : bool, default=True
         Whether to fit a (penalised) intercept.
     rows_per_person : int, default=1
@@ -84,15 +85,13 @@ class PrivateLinearModel(PrivateModel):
     coef_: NDArray[np.float64] = field(init=False)
     intercept_: float | Array = field(init=False)
 
-    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
-        """Check the settings that every linear model has; raises before data are read or budget is spent."""
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+        """Check the settings that every linear model has; raises before any budget is charged."""
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise TypeError(
-                f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."
-            )
-        facts = super()._public_facts(records, n_features)
-        features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
+            raise parameter_error("fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError)
+        facts = super()._public_facts(privacy_unit, n_features)
+        features = resolve_bounds_setting("feature_bounds", self.feature_bounds, int(n_features), owner)
         row_norm = check_optional_positive("row_norm", self.row_norm, owner)
         stated = None
         if features is not None:  # one number where all columns share it
@@ -112,24 +111,22 @@ class PrivateLinearModel(PrivateModel):
         Parameters
         ----------
         n_samples, n_features : int
-            Shape of the data, with the number of people for that of rows with ``groups=True``; the number of rows gives
-            way to ``nominal_samples`` under add-or-remove-one.
+            Shape of the data, with people for rows with ``groups=True``, and ``nominal_samples`` for the number of rows
+            under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
         """
-        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(records, n_features).certificate
+        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
+        return self._plan(privacy_unit, n_features).certificate
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit privately.
 
         Parameters
         ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; clipped to ``feature_bounds`` and bounded in influence. A Dask array or dataframe is read
-            partition by partition and need not fit into memory.
-        y : array of shape (n_samples,)
-            Targets; a Dask array or series with the partitions of X if X is one.
+        X, y : array, sparse matrix or dataframe of shape (n_samples, n_features), array of shape (n_samples,)
+            Rows, clipped to ``feature_bounds`` and bounded in influence, and targets. Dask collections, with the same
+            partitions, are read partition by partition and need not fit into memory.
         sample_weight : array of shape (n_samples,), optional
             Between 0 and 1: what each record counts for. A weight is part of its record, as private as the rest of it.
         groups : array of shape (n_samples,), optional
@@ -139,48 +136,47 @@ class PrivateLinearModel(PrivateModel):
         return self._fit(X, y, sample_weight, groups)
 
     def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective]:
         return [self._objective(rows, plan.certificate) for rows in self._mapped_rows(X, targets, plan, weights)]
 
-    def _mapped_rows(self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None) -> list[Rows]:
+    def _mapped_rows(
+        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
+    ) -> list[Rows]:
         """Return the mapped rows with each of the targets."""
         owner, bounds = type(self).__name__, plan.certificate.bounds
         weights = round_row_weights(weights, bounds, self._class_weights(targets))
-        return [map_rows(X, target, plan, owner, weights) for target in targets]
+        return [map_training_rows(X, target, plan, owner, weights) for target in targets]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         """Return the weight of each row's class; None where all classes weigh the same."""
         return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the function of theta whose minimiser is released privately."""
+        """Return the mean loss of the rows plus the penalty; the mechanism 'gradient' uses its rows alone."""
         bounds = certificate.bounds
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        clean = CleanTargets(numbers_or_missing) if ignores_invalid(self) else None
+        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [as_numbers(y)], X.shape
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         self.coef_, self.intercept_ = self._in_user_units(coefficients, plan)
 
     @staticmethod
-    def _in_user_units(coefficients: list[Array], plan: Plan) -> tuple[Array, Array]:
+    def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
         """Return the coefficients, a row for each problem, and the intercepts, in the user's units."""
         assert plan.row_map is not None
-        coef, intercept = [], []
-        for theta in coefficients:
-            slopes, constant = plan.row_map.to_user_units(theta, plan.target_shift, plan.target_scale)
-            coef.append(slopes)
-            intercept.append(constant)
+        units = plan.target_shift, plan.target_scale
+        coef, intercept = zip(*(plan.row_map.to_user_units(theta, *units) for theta in coefficients), strict=True)
         return np.array(coef), np.array(intercept)
 
     def _linear(self, X: object) -> NDArray[np.float64]:
         """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""
         check_is_fitted(self)
-        return finite_predictions(read_features(self, X), self.coef_.T, self.intercept_)
+        return linear_predictions(read_features(self, X), self.coef_.T, self.intercept_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -188,7 +184,7 @@ class PrivateLinearModel(PrivateModel):
         return tags
 
 
-@estimator
+@with_parameters
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """Base of regressions: a target with a public range, predictions in its units.
 
@@ -197,14 +193,19 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     target_bounds : pair (low, high), optional
         Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds the
         scale privately; for others targets should be of order 1.
+
+    Notes
+    -----
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all parameters.
+    Everything that ends with an underscore is covered by the guarantee and may be published.
     """
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
-    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
-        facts = super()._public_facts(records, n_features)
-        target = resolve_bounds("target_bounds", self.target_bounds, None, type(self).__name__)
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+        facts = super()._public_facts(privacy_unit, n_features)
+        target = resolve_bounds_setting("target_bounds", self.target_bounds, None, type(self).__name__)
         low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
         return replace(
             facts,
@@ -213,19 +214,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             target_scale=2 / (high - low),
         )
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         super()._store(coefficients, plan)
         if len(coefficients) == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(np.asarray(self.intercept_)[0])
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predictions, in the target's units, of shape (n_samples,).
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-        """
+        """Return predictions for rows, used without clipping, in the target's units and of shape (n_samples,)."""
         return self._linear(X)
 
     def __sklearn_tags__(self) -> Tags:
@@ -234,22 +229,22 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return tags
 
 
-def finite_predictions(X: np.ndarray, coef: Array, intercept: float | Array = 0.0) -> NDArray[np.float64]:
+def linear_predictions(X: np.ndarray, coef: Array, intercept: float | Array = 0.0) -> NDArray[np.float64]:
     """Return ``X @ coef + intercept``, clipped to the largest numbers of float64.
 
     Products that overflow are computed in other units: infinities of both signs would add up to NaN.
     """
     with np.errstate(all="ignore"):
-        found = np.asarray(_row_products(X, coef) + intercept, dtype=np.float64)
+        found = np.asarray(_linear_row_products(X, coef) + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = _row_products(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
+            scaled = _linear_row_products(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
 
 
-def _row_products(X: np.ndarray, coef: Array) -> Array:
+def _linear_row_products(X: np.ndarray, coef: Array) -> Array:
     """Return ``X @ coef``, each row by itself: BLAS rounds a row differently when there is one more or less.
 
     A score under add-or-remove-one compares predictions with targets; one more row must not change any other.
@@ -265,7 +260,7 @@ def _row_products(X: np.ndarray, coef: Array) -> Array:
     return found
 
 
-def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
+def linear_shrinkage_facts(released: Facts) -> list[tuple[str, str]]:
     """Return the line of a summary about coefficients that were shrunk to a private constant."""
     share = released.get("kept_share")
     if share is None or share > 0.9:
@@ -280,8 +275,8 @@ _FARTHEST_LEVEL = 0.05  # beyond this quantile level, intervals held 90 % in pla
 _RARE_VARIANCE = 0.09  # below this q (1 - q) a level q needs more records: fewer residuals tell the density
 
 
-@estimator
-class WithIntervals(PrivateLinearModel):
+@with_parameters
+class LinearConfidenceIntervals(PrivateLinearModel):
     """Base of models that can pay for confidence intervals of their coefficients.
 
     Parameters
@@ -294,13 +289,13 @@ class WithIntervals(PrivateLinearModel):
     _: KW_ONLY
     inference: bool = False
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         return {
             **super()._stated(certificate, facts),
             "inference": (certificate.parameters.get("inference", False), self.inference),
         }
 
-    def _interval_plan(self, facts: PublicFacts, loss: Logistic | Pinball, own: Facts) -> Plan:
+    def _interval_plan(self, facts: PublicModelFacts, loss: Logistic | Pinball, own: Facts) -> MechanismPlan:
         """Return the plan of a private fit with intervals."""
         level = loss.quantile if isinstance(loss, Pinball) else 0.5
         if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
@@ -310,7 +305,7 @@ class WithIntervals(PrivateLinearModel):
                 f"estimate is. Got {level:g} instead."
             )
         rare = max(1.0, _RARE_VARIANCE / (level * (1 - level))) ** 2
-        self._check_inference(facts, loss_kind(loss), own.get("problems", 1), rare)
+        self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", 1), rare)
         if self.mechanism != "auto":
             raise ValueError(
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
@@ -320,12 +315,12 @@ class WithIntervals(PrivateLinearModel):
 
     def _descent_plan(
         self,
-        facts: PublicFacts,
+        facts: PublicModelFacts,
         mechanism: NoisyGradientDescent,
         loss: Logistic | Pinball | Squared,
         alpha: float,
         parameters: Facts,
-    ) -> Plan:
+    ) -> MechanismPlan:
         """Return the plan of a private fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
@@ -334,14 +329,12 @@ class WithIntervals(PrivateLinearModel):
             settings["raw_target"] = True
         return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
 
-    def _check_inference(self, facts: PublicFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
+    def _check_inference(self, facts: PublicModelFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
         """Raise where intervals are not offered: by public facts alone, before anything is charged."""
         owner = type(self).__name__
         if self.inference is not True:
-            raise TypeError(
-                f"The 'inference' parameter of {owner} must be True or False. Got {self.inference!r} instead."
-            )
-        facts.records.require_rows(f"{owner}.fit with inference=True", "rows must be independent of each other")
+            raise parameter_error("inference", owner, "True or False", repr(self.inference), kind=TypeError)
+        facts.privacy_unit.require_rows(f"{owner}.fit with inference=True", "rows must be independent of each other")
         for name in ("alpha", "coef_bound", "bandwidth"):
             if getattr(self, name, None) is not None:
                 raise ValueError(
@@ -368,7 +361,7 @@ class WithIntervals(PrivateLinearModel):
             f"and nothing was charged. About {math.ceil(needed / mu):,} rows would do, or {budget}."
         )
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         super()._store(coefficients, plan)
         for record in self.released_.get("problems", [self.released_]):
             covariance = record.pop("covariance", None)
@@ -399,7 +392,7 @@ class WithIntervals(PrivateLinearModel):
         check_is_fitted(self)
         owner = type(self).__name__
         level = check_share("level", owner, level)
-        spread = coefficient_spread(self)
+        spread = linear_coefficient_std(self)
         if spread is None:
             raise ValueError(
                 f"{owner}.confidence_interval needs what a fit with inference=True pays for. Got a fit without it."
@@ -408,30 +401,22 @@ class WithIntervals(PrivateLinearModel):
         return np.stack([self.coef_ - margin, self.coef_ + margin], axis=-1)
 
     def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
-        """Draw coefficients and intervals, scaled to the public bounds of the columns; needs matplotlib.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Of the intervals.
-        ax : matplotlib axes, optional
-            Where to draw.
-        """
+        """Draw coefficients and intervals of this level, scaled to public bounds of columns; needs matplotlib."""
         from dpconvex.reports.charts import plot_coefficients
 
         return plot_coefficients(self, level, ax)
 
 
-def coefficient_spread(model: object) -> Array | None:
+def linear_coefficient_std(model: object) -> Array | None:
     """Return the standard deviations of a model's coefficients, in their shape; None for a fit without intervals."""
     released, coef = getattr(model, "released_", {}), np.asarray(getattr(model, "coef_", ()))
-    records = released.get("problems", [released]) if isinstance(released, dict) else []
+    problems = released.get("problems", [released]) if isinstance(released, dict) else []
     rows = np.atleast_2d(coef)
-    if len(records) != len(rows) or any("covariance" not in record for record in records):
+    if len(problems) != len(rows) or any("covariance" not in problem for problem in problems):
         return None
     found = []
-    for record in records:
-        covariance = np.asarray(record["covariance"], dtype=np.float64)
+    for problem in problems:
+        covariance = np.asarray(problem["covariance"], dtype=np.float64)
         if covariance.shape != (rows.shape[1] + 1,) * 2 or not np.isfinite(covariance).all():
             raise ValueError("The released covariance must be a finite matrix of the coefficients.")
         found.append(np.sqrt(np.maximum(np.diag(covariance)[:-1], 0.0)))
@@ -441,20 +426,21 @@ def coefficient_spread(model: object) -> Array | None:
 _HUBER_WIDTH = 0.5  # of output perturbation, in units of half the target's range
 
 
-@estimator
-class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
+@with_parameters
+class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
     r"""Linear least squares under differential privacy.
 
     Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2) ||theta||^2``, rows and targets
     mapped by public bounds, with weights ``w_i`` of at most 1 that bound the influence of long rows, and residuals
     limited to a few times their private scale. The limit is wider where released counts show that the tails of the
     residuals differ, so that it would move their mean. All limits open as n grows; with ``inference=True`` they are
-    wide from the start. Without intervals, a private mean of the residuals corrects the intercept.
+    wide from the start.
 
     Parameters
     ----------
     alpha : float, optional
-        Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
+        L2 penalty on the mapped coefficients, intercept included. By default 0 for 'gradient', which shrinks towards a
+        private constant instead; for 'output' from public facts.
     mechanism : str or Mechanism, default="auto"
         ``"gradient"`` (the private fit), or ``"output"`` for the Huber loss with a width of a quarter of the target's
         range; ``"auto"`` takes the second for pure epsilon.
@@ -464,11 +450,6 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     released_ : dict
         Further quantities that were released on the way: ``residual_scale`` is that of the residuals, and
         ``residual_limit`` what they were limited to, in mapped units.
-
-    Notes
-    -----
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all
-    parameters. Everything that ends with an underscore is covered by the guarantee and may be published.
 
     Examples
     --------
@@ -481,7 +462,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     array([ 1. , -0.5])
     """
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         plain = Squared() if certificate.mechanism == "gradient" else Huber(_HUBER_WIDTH)
         return {
             **super()._stated(certificate, facts),
@@ -489,7 +470,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
             "loss": (certificate.bounds.loss, plain),
         }
 
-    def _chosen(self, facts: PublicFacts) -> NoisyGradientDescent | OutputPerturbation:
+    def _chosen(self, facts: PublicModelFacts) -> NoisyGradientDescent | OutputPerturbation:
         named: dict[str, NoisyGradientDescent | OutputPerturbation]
         named = {"gradient": NoisyGradientDescent(), "output": OutputPerturbation()}
         named["auto"] = named["output" if isinstance(facts.guarantee, PureDP) else "gradient"]
@@ -502,8 +483,8 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
             f"theirs. Got {self.mechanism!r} instead."
         )
 
-    def _plan(self, records: PrivacyUnit, n_features: int) -> Plan:
-        facts = self._public_facts(records, n_features)
+    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+        facts = self._public_facts(privacy_unit, n_features)
         mechanism = self._chosen(facts)
         alpha = check_optional_positive("alpha", self.alpha, type(self).__name__)
         parameters: Facts = {"inference": True} if self.inference else {}
@@ -522,4 +503,4 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        return kept_share_facts(self.released_)
+        return linear_shrinkage_facts(self.released_)

@@ -1,7 +1,7 @@
 """Estimators as dataclasses whose fields are their parameters, each documented once.
 
-scikit-learn reads the parameters from the signature that Python derives, and type checkers know them. A parameter or
-attribute that a class does not document itself is described by the docstring of the base class nearest to it.
+scikit-learn reads the parameters from the signature that Python derives, and type checkers know them. What a class
+does not document itself, parameters, attributes or notes, is described by the docstring of the base nearest to it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Kind = TypeVar("Kind")
 
 
 @dataclass_transform(eq_default=False)
-def estimator(kind: type[Kind]) -> type[Kind]:
+def with_parameters(kind: type[Kind]) -> type[Kind]:
     """Make a class an estimator whose fields are its parameters; a public one is documented in full."""
     kind = dataclass(eq=False, repr=False)(kind)
     if kind.__name__.startswith("DP"):
-        kind.__doc__ = _complete_docstring(kind)
+        kind.__doc__ = _document_parameters(kind)
     return kind
 
 
-def _complete_docstring(kind: type) -> str:
+def _document_parameters(kind: type) -> str:
     """Return the docstring of a class with the parameters and attributes that its bases describe."""
     head, sections = _split_docstring(kind)
     parameters: dict[str, str] = {}
@@ -32,9 +32,10 @@ def _complete_docstring(kind: type) -> str:
         of_base = _split_docstring(base)[1]
         parameters |= _describe_names(of_base.get("Parameters", ""))
         attributes |= _describe_names(of_base.get("Attributes", ""))
+        sections |= {"Notes": of_base["Notes"]} if "Notes" in of_base and base.__module__.startswith("dpconvex") else {}
     entries = [parameters[name] for name in inspect.signature(kind).parameters]
     sections["Parameters"] = "\n".join(dict.fromkeys(entries))  # one entry may describe two names
-    sections["Attributes"] = "\n".join(attributes.values())
+    sections["Attributes"] = "\n".join(dict.fromkeys(attributes.values()))
     order = [name for name in ("Parameters", "Attributes", "Notes", "Examples") if name in sections]
     return "\n\n".join([head, *(f"{name}\n{'-' * len(name)}\n{sections[name]}" for name in order)]) + "\n"
 

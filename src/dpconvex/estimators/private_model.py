@@ -1,7 +1,12 @@
-"""Private models: the behaviour of every estimator, and the one path from data to a release.
+"""Private models: the behaviour of every estimator, and the one path from data to coefficients.
 
-A fit reads data, plans once from public facts, charges the ledger, and lets the mechanism release. It either succeeds
-or leaves no trace on the model.
+    PublicModelFacts  checked parameters and the shape of the data
+    -> MechanismRequest  the same, as the choice of a mechanism takes it; -> MechanismChoice: its bounds, parameters
+    -> Certificate  noise by a CertificateCalibration (for 'gradient' a FitPlan), checked by a CertificateProof
+    -> MechanismPlan  mechanism, certificate, row map; then the ledger is charged
+    -> run        ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
+
+Before the run, values of the data are only checked. A fit either succeeds or leaves no trace on the model.
 """
 
 from __future__ import annotations
@@ -14,37 +19,35 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import MOST_FEATURES, check_count
-from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.estimators.parameters import estimator
-from dpconvex.inputs.people import PrivacyUnit, read_row_weights, split_people
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.inputs.people_and_weights import PersonUnit, read_row_weights, split_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     check_optional_positive,
-    ignores_invalid,
-    noise_source,
-    resolve_guarantee,
-    resolve_samples,
+    invalid_rows_setting,
+    noise_source_setting,
+    resolve_budget_setting,
+    resolve_samples_setting,
 )
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.mechanism import Mechanism, Plan
+from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.cost_warning import warn_of_cost
+from dpconvex.planning.cost_warning import warn_of_privacy_cost
 from dpconvex.privacy.bounds import RECORD, Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.noise.gate import Seed
-from dpconvex.privacy.pipeline_certificates import PreprocessingCertificate
+from dpconvex.privacy.noise.noise_source import Seed
+from dpconvex.privacy.preprocessing_selection_certificates import SelectionCertificate
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -56,13 +59,13 @@ AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 
 @dataclass(frozen=True)
-class PublicFacts:
+class PublicModelFacts:
     """The checked public settings of a fit; targets are mapped to ``(y - target_shift) * target_scale``."""
 
     guarantee: Guarantee
     n_samples: int  # public number of records
     parameters: Facts  # settings that the certificate states
-    records: PrivacyUnit
+    privacy_unit: PersonUnit
     ignored_rows: bool = False  # whether invalid rows are ignored
     mapping: RowMap | None = None  # of rows to their bounds; records that are matrices have none
     target_shift: float = 0.0
@@ -80,7 +83,9 @@ class PublicFacts:
         longest = self.row_map.max_norm
         return longest if math.isfinite(longest) else self.row_map.row_norm
 
-    def bounds_of(self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object) -> AnyBounds:
+    def bounds_of(
+        self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
+    ) -> AnyBounds:
         """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
         row_map = self.row_map
         return kind(
@@ -91,52 +96,54 @@ class PublicFacts:
             max_norm=self.max_norm,
             fit_intercept=row_map.fit_intercept,
             neighbors=neighbors,
-            **self.records.facts(),
+            **self.privacy_unit.facts(),
             **own,
         )
 
-    def linear_bounds(self, loss: RecordLoss, neighbors: str, alpha: float = 0.0) -> LinearBounds:
+    def linear_bounds(self, loss: DescribableLoss, neighbors: str, alpha: float = 0.0) -> LinearBounds:
         """Return the bounds of a linear model with this loss and penalty."""
         return self.bounds_of(LinearBounds, loss, neighbors, alpha=alpha, ignored_rows=self.ignored_rows)
 
 
-def release(
-    plan: Plan, objectives: Sequence[Objective], model: PrivateModel
-) -> tuple[list[NDArray[np.float64]], Facts]:
-    """Return the private coefficients of each problem, in mapped units, and a record of further releases.
+def run_mechanism(
+    plan: MechanismPlan, objectives: Sequence[Objective], model: PrivateModel
+) -> tuple[list[Array], Facts]:
+    """Return the private coefficients of each problem, in mapped units, and what else was released.
 
     The rows of ``objectives`` have passed all checks: from here on nothing depends on data but through noise. The
     model's ledger is charged once, before noise is drawn.
     """
     certificate, owner = plan.certificate, type(model).__name__
-    noise = noise_source(model, certificate)
+    noise = noise_source_setting(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    warn_of_cost(certificate)  # first: where warnings are errors, nothing is charged for a fit that does not run
-    charge(model.ledger, certificate, f"{owner}.fit")
+    warn_of_privacy_cost(
+        certificate
+    )  # first: where warnings are errors, nothing is charged for a fit that does not run
+    charge_private_model(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
-    found, records = [], []
+    found, all_released = [], []
     for objective in objectives:
-        record: Facts = {}
-        with without_warnings(), _say_budget_is_spent():
-            theta = plan.mechanism.release(objective, certificate, noise, record)
+        released: Facts = {}
+        with without_model_warnings(), _say_model_spent_budget():
+            theta = plan.mechanism.release(objective, certificate, noise, released)
         if bound is not None:  # a projection of what was released: no privacy cost
             for each in theta if theta.ndim > 1 else [theta]:
                 each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
         found.append(theta)
-        records.append(record)
-    return found, records[0] if len(records) == 1 else {"problems": records}
+        all_released.append(released)
+    return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
 
 
-def charge(
-    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate | EvaluationCertificate, description: str
+def charge_private_model(
+    ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
 ) -> None:
     """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
     if ledger is not None:
         ledger.charge(
             certificate.guarantee,
-            mu=certificate.gaussian_mu(),
-            mechanism=certificate.mechanism,
+            mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
+            mechanism=certificate.mechanism if mechanism is None else mechanism,
             description=description,
             neighbors=certificate.neighbors,
             unit=getattr(certificate, "unit", RECORD),
@@ -147,7 +154,7 @@ _SPENT = "The budget of this fit is spent: it was charged before noise was drawn
 
 
 @contextmanager
-def _say_budget_is_spent() -> Iterator[None]:
+def _say_model_spent_budget() -> Iterator[None]:
     """Say with every error that the budget is gone."""
     try:
         yield
@@ -159,7 +166,7 @@ def _say_budget_is_spent() -> Iterator[None]:
 
 
 @contextmanager
-def without_warnings() -> Iterator[None]:
+def without_model_warnings() -> Iterator[None]:
     """Say nothing about numbers: whether one overflows, vanishes or is odd depends on the data."""
     # In the threads of a pool numpy's own setting does not hold, but filters of warnings do.
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -168,7 +175,7 @@ def without_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def unchanged_on_failure(model: object) -> Iterator[None]:
+def keep_model_on_failure(model: object) -> Iterator[None]:
     """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
     before = dict(vars(model))
     try:
@@ -179,9 +186,9 @@ def unchanged_on_failure(model: object) -> Iterator[None]:
         raise
 
 
-@estimator
+@with_parameters
 class PrivateModel(BaseEstimator):
-    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``), minimise and store.
+    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``) and store (``_store``).
 
     Parameters
     ----------
@@ -195,7 +202,8 @@ class PrivateModel(BaseEstimator):
     nominal_samples : int, optional
         Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.
     alpha : float, optional
-        Penalty; by default the one with the smallest predicted risk, from public facts.
+        L2 penalty, intercept included. By default 0 for 'gradient', 'sgd' and the phased mechanisms; for 'objective'
+        and 'output' the value with the smallest predicted excess risk.
     coef_bound : float, optional
         Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
     mechanism : str or Mechanism, default="auto"
@@ -242,54 +250,60 @@ class PrivateModel(BaseEstimator):
     released_: Facts = field(init=False)
     n_features_in_: int = field(init=False)
 
-    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
-        """Check the settings that every estimator has; raises before data are read or budget is spent."""
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+        """Check the settings that every estimator has; raises before any budget is charged."""
         owner = type(self).__name__
-        check_count("n_samples", f"{owner}.certify", records.count)
+        check_count("n_samples", f"{owner}.certify", privacy_unit.count)
         check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(
                 f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(self.ledger).__name__} "
                 "instead. Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
             )
-        ignored = ignores_invalid(self)
-        return PublicFacts(
-            guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
-            n_samples=resolve_samples(self.neighbors, self.nominal_samples, records.count, owner),
+        ignored = invalid_rows_setting(self)
+        return PublicModelFacts(
+            guarantee=resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
+            n_samples=resolve_samples_setting(self.neighbors, self.nominal_samples, privacy_unit.count, owner),
             parameters={
                 "coef_bound": check_optional_positive("coef_bound", self.coef_bound, owner),
                 "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
             },
-            records=records,
+            privacy_unit=privacy_unit,
             ignored_rows=ignored,
         )
 
     def _certified_plan(
-        self, facts: PublicFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts, row_map: RowMap | None = None
-    ) -> Plan:
-        """Return the plan of a mechanism with these bounds and parameters; descents map rows in their own way."""
+        self,
+        facts: PublicModelFacts,
+        mechanism: Mechanism,
+        bounds: Bounds,
+        parameters: Facts,
+        row_map: RowMap | None = None,
+    ) -> MechanismPlan:
+        """Return the plan of a mechanism with these bounds and parameters."""
         stated = {**facts.parameters, **parameters}
         certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
         row_map = row_map or facts.mapping
+        # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
         if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping:
             row_map = mechanism.mapped(facts.row_map)
-        return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
+        return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         """Return checked data, the target of each problem, and the shape that `_plan` takes."""
         raise AttributeError(f"{type(self).__name__} does not say how to read data.")
 
-    def _plan(self, *shape: Any) -> Plan:
+    def _plan(self, *shape: Any) -> MechanismPlan:
         """Decide from public facts alone which mechanism runs, with which parameters and noise."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
     def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective]:
-        """Return the functions of theta whose minimisers are released privately."""
-        raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
+        """Return an objective per problem; 'gradient' uses only its rows, and checks its facts by the certificate."""
+        raise AttributeError(f"{type(self).__name__} does not say what its objective is.")
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         """Keep the released coefficients of each problem, in the user's units."""
         raise AttributeError(f"{type(self).__name__} does not say what it keeps.")
 
@@ -297,30 +311,30 @@ class PrivateModel(BaseEstimator):
         """Return the lines of a summary that are this estimator's own."""
         return []
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         """Return this estimator's own settings, by name, as a certificate states them and as they should be."""
         return {}
 
     def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Read, plan, charge, release and store; a model that was fitted before stays as it was if a fit fails."""
-        with unchanged_on_failure(self):
-            self._release(X, y, sample_weight, groups)
+        """Read, plan, charge, run and store; a model that was fitted before stays as it was if a fit fails."""
+        with keep_model_on_failure(self):
+            self._run_fit(X, y, sample_weight, groups)
         return self
 
-    def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
-        """Release one fit: nothing is charged before all checks of the input."""
+    def _run_fit(self, X: object, y: object, sample_weight: object, groups: object) -> None:
+        """Fit once: nothing is charged before all checks of the input."""
         if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
             del self.schema_
         X, groups = split_people(X, groups)
-        with without_warnings() if ignores_invalid(self) else nullcontext():
+        with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
             X, targets, (_, *shape) = self._read(X, y)
-        # Numbers count where they are public, and no rows at all are as good as one.
+        # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) only lets an empty table pass.
         unit, weights = read_row_weights(self, X, sample_weight, groups)
         plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
-        with without_warnings():
+        with without_model_warnings():
             objectives = self._objectives(X, targets, plan, weights)
         del targets  # the rows have their own, mapped
-        coefficients, self.released_ = release(plan, objectives, self)
+        coefficients, self.released_ = run_mechanism(plan, objectives, self)
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)
 
@@ -335,9 +349,9 @@ class PrivateModel(BaseEstimator):
         """Return what a notebook shows: a card once there is something to show."""
         if not hasattr(self, "certificate_"):
             return str(super()._html_repr())
-        from dpconvex.reports.summary import model_card
+        from dpconvex.reports.summary import model_summary_card
 
-        return model_card(self)
+        return model_summary_card(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

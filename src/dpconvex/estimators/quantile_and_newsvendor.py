@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,32 +13,33 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, numbers_or_missing
+from dpconvex.checks import parameter_error
+from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.estimators.linear import PrivateLinearRegressor, WithIntervals, kept_share_facts
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PublicFacts, StatedSettings
-from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.public_table import column_names
+from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.inputs.people_and_weights import PersonUnit
+from dpconvex.inputs.public_table import public_column_names
 from dpconvex.inputs.settings import (
     MOST_LEVELS,
     RAREST,
     check_optional_positive,
-    check_quantile_level,
-    check_quantile_levels,
-    ignores_invalid,
+    check_positive_setting,
+    check_quantile_setting,
+    check_quantile_settings,
+    invalid_rows_setting,
     is_sequence,
     least_rows,
-    require_positive,
-    resolve_kernel,
+    resolve_kernel_setting,
 )
-from dpconvex.inputs.training_data import as_numbers, read_training, shape_of
+from dpconvex.inputs.training_data import as_numbers, read_training, shape_of_data
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.mechanism import Plan
-from dpconvex.objectives.empirical import MultiTargetObjective
+from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.forecasts import may_be_level
-from dpconvex.planning.mechanism_choice import Choice, Request, choose_quantile_mechanism
+from dpconvex.planning.excess_and_prescriptions import may_be_level
+from dpconvex.planning.mechanism_choice import MechanismChoice, MechanismRequest, choose_quantile_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import describe
@@ -46,15 +47,16 @@ from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 from dpconvex.types import Array
 
 
-@estimator
+@with_parameters
 class PrivateQuantileModel(PrivateLinearRegressor):
-    """Base of fits of conditional quantiles; subclasses give the levels (``_wanted``).
+    """Base of fits of conditional quantiles; subclasses give the levels (``_quantile_levels``).
 
     Parameters
     ----------
     bandwidth : float, optional
-        Smoothing bandwidth, in the target's units; by default the one with the smallest predicted risk, from public
-        facts.
+        Smoothing bandwidth, in the target's units. By default: 'gradient', fixed multiples of the privately estimated
+        target and residual scales; 'objective', smallest predicted excess risk; 'output', 'phased-erm' none; 'sgd',
+        'phased-sgd' the smallest for which a gradient step is non-expansive.
     kernel : str or Kernel, default="logistic"
         Smoothing kernel: logistic, gaussian, uniform, epanechnikov, laplacian, exponential, or an object such as a
         :class:`~dpconvex.smoothing.MixtureKernel` of one's own.
@@ -68,7 +70,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     kernel: str | Kernel = "logistic"
     smoothing: str = "convolution"
 
-    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
+    def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         """Return the quantile level to fit, or several, checked; ``n_targets`` of a table of targets."""
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
@@ -76,11 +78,11 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         """Return how many targets several levels are of."""
         return 1
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
-        kernel = resolve_kernel(self.kernel, type(self).__name__)
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        kernel = resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
-        wanted = self._wanted(len(named) if isinstance(named, list) else None)
-        level, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
+        levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
+        level, several = _most_extreme_level(levels), levels if isinstance(levels, tuple) else ()
         loss, parameters = certificate.bounds.loss, certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
@@ -89,9 +91,9 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (base, Pinball(level)),
-            "quantile": (named, wanted),
-            "levels": (planned.get("levels", []), list(levels) if len(levels) > 1 else []),
-            "targets": (planned.get("targets", 1), self._targets(levels)),
+            "quantile": (named, levels),
+            "levels": (planned.get("levels", []), list(several) if len(several) > 1 else []),
+            "targets": (planned.get("targets", 1), self._targets(several)),
             "kernel": (describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)), describe(kernel)),
         }
         envelopes = self._envelopes(type(self).__name__)
@@ -111,28 +113,27 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_targets: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
-        wanted = self._wanted(n_targets)
-        quantile, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
-        facts = self._public_facts(records, n_features)
+        levels = self._quantile_levels(n_targets)
+        quantile, several = _most_extreme_level(levels), levels if isinstance(levels, tuple) else ()
+        facts = self._public_facts(privacy_unit, n_features)
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
-        request = Request(
-            kernel=resolve_kernel(self.kernel, owner),
+        request = MechanismRequest(
+            kernel=resolve_kernel_setting(self.kernel, owner),
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
             alpha=check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
-            levels=levels if len(levels) > 1 else (),
-            targets=self._targets(levels),
+            levels=several if len(several) > 1 else (),
+            targets=self._targets(several),
             row_map=facts.row_map,
             raw_target=facts.parameters["target_bounds"] is None,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self._envelopes(owner):
-            chosen = _with_envelope(chosen, quantile, owner)
-        named = list(wanted) if isinstance(wanted, tuple) else wanted
-        parameters = {"quantile": named, **chosen.parameters}
+            chosen = _quantile_envelope_choice(chosen, quantile, owner)
+        parameters = {"quantile": list(levels) if isinstance(levels, tuple) else levels, **chosen.parameters}
         if chosen.bandwidth is not None:
             parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters)
@@ -140,13 +141,10 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     def _envelopes(self, owner: str) -> bool:
         """Return whether kinks are rounded by a Moreau envelope, checked."""
         if self.smoothing not in ("convolution", "moreau"):
-            raise ValueError(
-                f"The 'smoothing' parameter of {owner} must be 'convolution' or 'moreau'. Got {self.smoothing!r} "
-                "instead."
-            )
+            raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
         return self.smoothing == "moreau"
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         if isinstance(plan.certificate.parameters["quantile"], list):
             self.coef_, self.intercept_ = self._in_user_units(list(np.atleast_2d(coefficients[0])), plan)
         else:
@@ -159,12 +157,12 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         facts = [(name, ", ".join(f"{level:g}" for level in levels))]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
-        return [*facts, *kept_share_facts(self.released_)]
+        return [*facts, *linear_shrinkage_facts(self.released_)]
 
 
-def _widest(wanted: float | tuple[float, ...]) -> float:
-    """Return the level whose loss stands for several: the one that is furthest from the middle."""
-    return max(wanted, key=lambda level: abs(level - 0.5)) if isinstance(wanted, tuple) else wanted
+def _most_extreme_level(levels: float | tuple[float, ...]) -> float:
+    """Return the level furthest from 1/2: its pinball loss has the largest slope, and stands for all in the bounds."""
+    return max(levels, key=lambda level: abs(level - 0.5)) if isinstance(levels, tuple) else levels
 
 
 def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
@@ -172,7 +170,7 @@ def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
     return MoreauLoss(loss, convolve(loss, kernel, width).smoothness)
 
 
-def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
+def _quantile_envelope_choice(chosen: MechanismChoice, level: float, owner: str) -> MechanismChoice:
     """Return a choice whose smoothed loss is an envelope of the same curvature: noise and penalty stay as they are."""
     if chosen.mechanism.name == "gradient":
         raise ValueError(
@@ -187,13 +185,15 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
     return replace(chosen, bounds=replace(bounds, loss=smooth))
 
 
-@estimator
-class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
+@with_parameters
+class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
     r"""Linear quantile regression under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2`` where ``loss`` is the
-    pinball loss convolved with a kernel, rows and targets are mapped by public bounds, and the intercept is part of
-    the row and of the penalty.
+    Estimates the minimiser of the mean pinball loss. 'objective' and 'output' minimise
+    ``F(theta) = (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2``, with the pinball loss convolved with
+    a kernel if a bandwidth is set, rows and targets mapped by public bounds, the intercept part of row and penalty. The
+    default 'gradient' takes noisy Newton-type steps in privately whitened coordinates and shrinks coefficients towards
+    a private constant prediction (empirical Bayes).
 
     Parameters
     ----------
@@ -201,11 +201,6 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
         Quantile level, between 0 and 1, or several in increasing order: one fit, one budget, one certificate. They
         share all that is found out about rows and target, so that nine levels err little more than one
         (:doc:`/howto/curves`).
-
-    Notes
-    -----
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all
-    parameters. Everything that ends with an underscore is covered by the guarantee and may be published.
 
     Examples
     --------
@@ -219,25 +214,17 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
 
     quantile: float | Sequence[float] = 0.5
 
-    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
+    def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
         if is_sequence(self.quantile):
-            return check_quantile_levels(cast(Sequence[float], self.quantile), owner)
-        return check_quantile_level(self.quantile, owner)
+            return check_quantile_settings(cast(Sequence[float], self.quantile), owner)
+        return check_quantile_setting(self.quantile, owner)
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predictions, in the target's units.
+        """Return predictions, in the target's units, of shape (n_samples,), or (n_samples, n_levels).
 
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples,), or (n_samples, n_levels)
-            Of several levels each row is sorted, so that quantiles never cross. Lines of noisy coefficients may; the
-            sorted ones are never further from the true quantiles, and sorting costs no privacy.
+        Of several levels each row is sorted, so that quantiles never cross. Lines of noisy coefficients may; the
+        sorted ones are never further from the true quantiles, and sorting costs no privacy.
         """
         found = self._linear(X)
         return found if found.ndim == 1 else np.sort(found, axis=1)
@@ -245,10 +232,10 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
     def _problem_name(self, problem: int) -> str:
         return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_targets: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
         if self.inference is False:
-            return super()._plan(records, n_features, n_targets)
-        level, facts = self._wanted(n_targets), self._public_facts(records, n_features)
+            return super()._plan(privacy_unit, n_features, n_targets)
+        level, facts = self._quantile_levels(n_targets), self._public_facts(privacy_unit, n_features)
         if isinstance(level, tuple):
             raise ValueError(
                 f"The 'quantile' parameter of {type(self).__name__} must be one level with inference=True. Got "
@@ -257,10 +244,7 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
         return self._interval_plan(facts, Pinball(level), {"quantile": level})
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the D² of the pinball loss: 1 is perfect, 0 is as good as the constant quantile.
-
-        Of several levels, the mean over them.
-        """
+        """Return the D² of the pinball loss, the mean over levels: 1 is perfect, 0 as good as the constant quantile."""
         found = self.predict(X)
         found = found[:, None] if found.ndim == 1 else found
         scores = [
@@ -273,7 +257,7 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
 _COSTS = ("underage_cost", "overage_cost")
 
 
-@estimator
+@with_parameters
 class DPNewsvendor(PrivateQuantileModel):
     r"""Order quantities from features under differential privacy.
 
@@ -286,9 +270,6 @@ class DPNewsvendor(PrivateQuantileModel):
     ----------
     underage_cost, overage_cost : float or sequence of float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0; of all products, or one of each.
-    target_bounds : pair (low, high), optional
-        Public range of demand, of all products; sets the scale, clips nothing. Without it the mechanism ``"gradient"``
-        finds the scale privately; for others demand should be of order 1.
 
     Attributes
     ----------
@@ -319,35 +300,27 @@ class DPNewsvendor(PrivateQuantileModel):
     @property
     def service_level(self) -> float | tuple[float, ...]:
         """Probability of meeting demand that the costs ask for, of every product where they differ."""
-        return self._wanted()
+        return self._quantile_levels()
 
-    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
+    def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
-        counts = {
-            len(cast(Sequence[float], getattr(self, name))) for name in _COSTS if is_sequence(getattr(self, name))
-        }
-        if n_targets is not None:
-            counts.add(n_targets)
+        costs: list[Any] = [self.underage_cost, self.overage_cost]
+        counts = {len(cost) for cost in costs if is_sequence(cost)} | (set() if n_targets is None else {n_targets})
         if not counts:
-            return self._service_level(self.underage_cost, self.overage_cost)
+            return self._service_level(*costs)
         products = max(counts)
         if len(counts) > 1 or not 1 <= products <= MOST_LEVELS:
             raise ValueError(
                 f"The 'underage_cost' and 'overage_cost' parameters of {owner} must be numbers, or one for each column "
                 f"of y, at most {MOST_LEVELS}. Got {sorted(counts)} of them instead."
             )
-        pairs = zip(*self._costs(products), strict=True)
-        return tuple(self._service_level(under, over) for under, over in pairs)
-
-    def _costs(self, products: int) -> list[Sequence[float]]:
-        """Return both costs, one for each product."""
-        costs = [getattr(self, name) for name in _COSTS]
-        return [list(cost) if is_sequence(cost) else [cost] * products for cost in costs]
+        pairs = zip(*(cost if is_sequence(cost) else [cost] * products for cost in costs), strict=True)
+        return tuple(self._service_level(*pair) for pair in pairs)
 
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
         owner = type(self).__name__
         pairs = zip(_COSTS, (underage_cost, overage_cost), strict=True)
-        under, over = (require_positive(name, cost, owner) for name, cost in pairs)
+        under, over = (check_positive_setting(name, cost, owner) for name, cost in pairs)
         level = under / (under + over)
         if not RAREST <= level < 1 - RAREST:
             raise ValueError(
@@ -375,14 +348,14 @@ class DPNewsvendor(PrivateQuantileModel):
         n_products : int, optional
             Number of columns of y, where it is a table; by default that of the costs, if they are sequences.
         """
-        records = PrivacyUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(records, n_features, n_products).certificate
+        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
+        return self._plan(privacy_unit, n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, table = type(self).__name__, isinstance(self._wanted(), tuple)
-        if isinstance(y, (list, tuple)) and ignores_invalid(self):
+        owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)
+        if isinstance(y, (list, tuple)) and invalid_rows_setting(self):
             y = np.asarray(y, dtype=object)  # one cell must not make text of the others
-        shape = shape_of(y) or ()
+        shape = shape_of_data(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
         # What is no table of numbers is refused as any other target is.
         if not wide or issparse(y) or isinstance(y, np.ma.MaskedArray):
@@ -397,12 +370,12 @@ class DPNewsvendor(PrivateQuantileModel):
                 f"The X and y given to {owner} must be in memory for several products. Got a Dask collection instead. "
                 "Use X.compute(), or fit one product at a time, each with its part of the budget."
             )
-        names = column_names(y) or []
+        names = public_column_names(y) or []
         self.__dict__.pop("product_names_", None)  # of an earlier fit
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = CleanTargets(numbers_or_missing) if ignores_invalid(self) else None
+        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
         found, least = [], least_rows(self.neighbors)
         for column in np.asarray(y).T:
             rows, target = read_training(self, X, column, clean, least, y_numeric=True)
@@ -412,12 +385,12 @@ class DPNewsvendor(PrivateQuantileModel):
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
 
     def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective]:
         if len(targets) == 1:
             return super()._objectives(X, targets, plan, weights)
         rows, bounds = self._mapped_rows(X, targets, plan, weights), plan.certificate.bounds
-        return [MultiTargetObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
+        return [MultiTargetEmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
         names = getattr(self, "product_names_", None)
@@ -445,10 +418,8 @@ class DPNewsvendor(PrivateQuantileModel):
             raise ValueError(
                 f"The y given to {type(self).__name__}.cost must have shape {orders.shape}. Got {demand.shape} instead."
             )
-        under, over = (np.asarray(getattr(self, name), dtype=np.float64) for name in _COSTS)
-        short = np.maximum(demand - orders, 0.0)
-        left = np.maximum(orders - demand, 0.0)
-        costs = under * short + over * left
+        under, over = (np.asarray(cost, dtype=np.float64) for cost in (self.underage_cost, self.overage_cost))
+        costs = under * np.maximum(demand - orders, 0.0) + over * np.maximum(orders - demand, 0.0)
         costs = costs if costs.ndim == 1 else costs.sum(axis=1)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(costs, weights=weights))

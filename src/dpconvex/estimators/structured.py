@@ -12,20 +12,20 @@ from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count
-from dpconvex.engine.dask.partitions import objects_to_numbers
+from dpconvex.checks import check_count, data_error, parameter_error
+from dpconvex.engine.dask.partitions import partition_objects_to_numbers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.estimators.linear import finite_predictions
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PrivateModel, PublicFacts, StatedSettings
-from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import check_optional_positive, ignores_invalid, least_rows, resolve_kernel
+from dpconvex.estimators.linear import linear_predictions
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
+from dpconvex.inputs.people_and_weights import PersonUnit
+from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows, resolve_kernel_setting
 from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
 from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
-from dpconvex.planning.mechanism_choice import Request, choose_structured_mechanism
+from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
@@ -35,8 +35,8 @@ _BLOCK = 10_000  # records whose values are looked at together
 _SHAPES = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}
 
 
-@estimator
-class StructuredModel(PrivateModel):
+@with_parameters
+class PrivateStructuredModel(PrivateModel):
     """Base of the estimators of this module; subclasses give the loss (``_loss``).
 
     Parameters
@@ -46,7 +46,7 @@ class StructuredModel(PrivateModel):
         A value at or below the usual norm is best: noise is proportional to it. Defaults are made for coefficients of
         order 1.
     bandwidth : float, optional
-        Smoothing bandwidth in units of scaled residuals; by default the one with the smallest predicted risk.
+        Smoothing bandwidth in units of scaled residuals; by default that of smallest predicted risk, for descents none.
     kernel : str or Kernel, default="gaussian"
         Smoothing kernel.
     mechanism : {"auto", "objective", "gradient", "output", "sgd"} or Mechanism
@@ -56,6 +56,12 @@ class StructuredModel(PrivateModel):
     ----------
     coef_ : array of shape (n_features,)
         Coefficients.
+
+    Notes
+    -----
+    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
+
+    Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
     """
 
     #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
@@ -70,17 +76,15 @@ class StructuredModel(PrivateModel):
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
         owner = type(self).__name__
         norm = check_optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
         if norm is None:
-            raise ValueError(
-                f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
-            )
-        facts = super()._public_facts(records, n_features)
+            raise parameter_error("operator_norm", owner, "a finite number above 0", "None")
+        facts = super()._public_facts(privacy_unit, n_features)
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         owner, loss = type(self).__name__, certificate.bounds.loss
         expected = self._loss(loss.outputs)
         smooth = hasattr(loss, "kernel")
@@ -97,9 +101,9 @@ class StructuredModel(PrivateModel):
         if isinstance(self.kernel, str) and self.kernel == "exponential":
             loss = self._loss(outputs)
             return ExponentialKernel(loss.outputs - (loss.link is not None))
-        return resolve_kernel(self.kernel, type(self).__name__)
+        return resolve_kernel_setting(self.kernel, type(self).__name__)
 
-    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
+    def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         """Return the public facts of a fit, with the kinked loss."""
         return StructuredBounds(
             n_samples=facts.n_samples,
@@ -110,14 +114,14 @@ class StructuredModel(PrivateModel):
             **own,
         )
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_outputs: int) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
         owner = type(self).__name__
-        facts = self._public_facts(records, n_features)
+        facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
             check_optional_positive(name, getattr(self, name), owner) for name in ("alpha", "bandwidth")
         )
         bounds = self._bounds(facts, n_features, n_outputs)
-        request = Request(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
+        request = MechanismRequest(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
         chosen = choose_structured_mechanism(self.mechanism, request, owner)
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, chosen.parameters)
 
@@ -129,17 +133,15 @@ class StructuredModel(PrivateModel):
         n_samples, n_features, n_outputs : int
             Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of rows of a record.
         """
-        return self._plan(PrivacyUnit(n_samples), n_features, n_outputs).certificate
+        return self._plan(PersonUnit(n_samples), n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
         """Fit privately.
 
         Parameters
         ----------
-        A : array of shape (n_samples, n_outputs, n_features)
-            Matrices; records of larger norm than ``operator_norm`` are scaled down as a whole.
-        Y : array of shape (n_samples, n_outputs)
-            Targets.
+        A, Y : arrays of shape (n_samples, n_outputs, n_features) and (n_samples, n_outputs)
+            Matrices and targets; records of larger norm than ``operator_norm`` are scaled down as a whole.
         """
         return self._fit(A, Y)
 
@@ -151,11 +153,11 @@ class StructuredModel(PrivateModel):
         owner, axes, ignored, least = (
             type(self).__name__,
             self._axes(),
-            ignores_invalid(self),
+            invalid_rows_setting(self),
             least_rows(self.neighbors),
         )
-        matrices = read_numbers("A", A, axes, owner, least, finite=not ignored, narrow=True)
-        targets = read_numbers("Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3)
+        matrices = read_structured_numbers("A", A, axes, owner, least, finite=not ignored, narrow=True)
+        targets = read_structured_numbers("Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3)
         if targets.shape != matrices.shape[:-1]:
             wanted = "(n, m, d) and (n, m)" if axes == 3 else "(n, d) and (n,)"
             raise ValueError(
@@ -170,9 +172,9 @@ class StructuredModel(PrivateModel):
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
     def _objectives(
-        self, A: object, targets: Sequence[object], plan: Plan, weights: RowWeights | None
+        self, A: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective]:
-        bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
+        bounds, limit = plan.certificate.bounds, _structured_target_limit(plan.certificate)
         (Y,) = targets
         records = self._records(cast(Array, A), cast(Array, Y), bounds, limit)
         return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
@@ -183,7 +185,7 @@ class StructuredModel(PrivateModel):
         labelled = link is not None and link.kind != "residual"
         return StructuredRecords(A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled)
 
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         (self.coef_,) = coefficients
         self.intercept_ = 0.0
 
@@ -191,17 +193,17 @@ class StructuredModel(PrivateModel):
         """Return ``A @ coef_``: of all rows of each record, or with a shared matrix of its one row."""
         check_is_fitted(self)
         owner = type(self).__name__
-        matrices = read_numbers("A", A, self._axes(), owner)
+        matrices = read_structured_numbers("A", A, self._axes(), owner)
         if matrices.shape[-1] != self.n_features_in_:
             raise ValueError(
                 f"A has {matrices.shape[-1]} features, but {owner} is expecting {self.n_features_in_} features as "
                 "input."
             )
-        return finite_predictions(matrices, self.coef_)
+        return linear_predictions(matrices, self.coef_)
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
         """Return minus the mean loss: larger is better."""
-        residuals = read_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
+        residuals = read_structured_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
         return -float(self._loss(residuals.shape[1]).value(residuals).mean())
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -220,7 +222,7 @@ class StructuredModel(PrivateModel):
         return tags
 
 
-def _target_limit(certificate: Certificate) -> float:
+def _structured_target_limit(certificate: Certificate) -> float:
     """Return the public bound to which targets are clamped: margins hardly ever come near it.
 
     Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
@@ -242,7 +244,7 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
     return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
 
 
-def read_numbers(
+def read_structured_numbers(
     name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
 ) -> Array:
     """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
@@ -259,14 +261,12 @@ def read_numbers(
             "public value."
         )
     try:
-        kind = np.asarray(data)
-        if not finite:
-            kind = objects_to_numbers(kind)
-        if kind.dtype.kind not in "fiub":
+        array = np.asarray(data) if finite else partition_objects_to_numbers(np.asarray(data))
+        if array.dtype.kind not in "fiub":
             raise TypeError(problem)
-        with np.errstate(all="ignore"):
-            as_it_is = narrow and kind.dtype == np.float32
-            array = kind if as_it_is else np.asarray(kind, dtype=np.float64)
+        if not (narrow and array.dtype == np.float32):
+            with np.errstate(all="ignore"):
+                array = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{problem} Got another type instead.") from None
     if array.ndim != axes or 0 in array.shape[1:] or len(array) < least:
@@ -277,19 +277,13 @@ def read_numbers(
     return array
 
 
-@estimator
-class DPMedian(StructuredModel):
+@with_parameters
+class DPMedian(PrivateStructuredModel):
     r"""Coefficients of several outputs at once, by least absolute deviations, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + (alpha/2) ||theta||^2``, smoothed by convolution where
     the mechanism needs that. A record is scaled as a whole by ``min(1, operator_norm / ||A||)``, which weights it and
     leaves the meaning of theta as it is.
-
-    Notes
-    -----
-    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
-
-    Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
 
     Examples
     --------
@@ -306,8 +300,8 @@ class DPMedian(StructuredModel):
         return L1Norm(outputs)
 
 
-@estimator
-class DPPiecewiseLinear(StructuredModel):
+@with_parameters
+class DPPiecewiseLinear(PrivateStructuredModel):
     r"""Coefficients that minimise a maximum of affine functions of the residuals, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i max_p (<a_p, Y_i - A_i theta> + b_p) + (alpha/2) ||theta||^2``, smoothed by
@@ -319,10 +313,6 @@ class DPPiecewiseLinear(StructuredModel):
         The vectors a_p; by default plus and minus the unit vectors: the largest absolute residual.
     offsets : array of shape (P,), optional
         The numbers b_p; 0 by default.
-
-    Notes
-    -----
-    Privacy: as for :class:`DPMedian`.
 
     Examples
     --------
@@ -352,8 +342,8 @@ class DPPiecewiseLinear(StructuredModel):
 LINKS = {"logistic": Logistic(), "huber": Huber(1.0)}
 
 
-@estimator
-class DPL1Link(StructuredModel):
+@with_parameters
+class DPL1Link(PrivateStructuredModel):
     r"""Coefficients that minimise ``||A theta||_1 + h(z^T theta)``, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + h(y_i, z_i . theta) + (alpha/2) ||theta||^2``, the norm
@@ -372,8 +362,6 @@ class DPL1Link(StructuredModel):
         Bound on the spectral norm of A_i; longer ones are scaled down as a whole. Not used with ``matrix``.
     link_norm : float, default=1.0
         Bound on the norm of z; longer rows are scaled down, with the target of a residual link.
-    bandwidth : float, optional
-        Smoothing bandwidth in units of ``A theta``.
 
     Notes
     -----
@@ -402,9 +390,8 @@ class DPL1Link(StructuredModel):
             return self.link
         if isinstance(self.link, str) and self.link in LINKS:
             return LINKS[self.link]
-        raise ValueError(
-            f"The 'link' parameter of {type(self).__name__} must be one of {list(LINKS)} or a smooth pointwise loss. "
-            f"Got {self.link!r} instead."
+        raise parameter_error(
+            "link", type(self).__name__, f"one of {list(LINKS)} or a smooth pointwise loss", repr(self.link)
         )
 
     def _shared(self, n_features: int) -> Array | None:
@@ -432,14 +419,14 @@ class DPL1Link(StructuredModel):
             )
         return L1WithLink(outputs - 1, self._link())
 
-    def _bounds(self, facts: PublicFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
+    def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
         shared = self._shared(n_features)
         own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
         return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
 
-    def _public_facts(self, records: PrivacyUnit, n_features: int) -> PublicFacts:
-        facts, shared = super()._public_facts(records, n_features), self._shared(n_features)
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+        facts, shared = super()._public_facts(privacy_unit, n_features), self._shared(n_features)
         if shared is None:
             return facts
         norm = float(np.linalg.norm(shared, 2)) * (1 + 1e-12)
@@ -448,7 +435,7 @@ class DPL1Link(StructuredModel):
     def _kernel(self, outputs: int) -> Kernel:
         return super()._kernel(max(2, outputs))
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         bounds = certificate.bounds
         stated["shared matrix"] = (bounds.shared, _as_tuples(self._shared(bounds.n_features)))
@@ -461,10 +448,9 @@ class DPL1Link(StructuredModel):
 
         Parameters
         ----------
-        A : array of shape (n_samples, m + 1, n_features), or (n_samples, n_features) with a shared matrix
-            Matrices, the last row of each being z; or the rows z alone.
-        Y : array of shape (n_samples, m + 1) or (n_samples,)
-            Targets of all rows, or of the link alone; for margin links labels.
+        A, Y : arrays of shape (n_samples, m + 1, n_features) and (n_samples, m + 1)
+            Matrices, the last row of each being z, and targets; labels for margin links. With a shared matrix of shape
+            (n_samples, n_features) and (n_samples,): the rows z alone, and targets of the link.
         """
         return self._fit(A, Y)
 
@@ -482,9 +468,9 @@ class DPL1Link(StructuredModel):
         check_is_fitted(self)
         link = self._link()
         if self.matrix is not None:
-            y = read_numbers("Y", Y, 1, type(self).__name__)
+            y = read_structured_numbers("Y", Y, 1, type(self).__name__)
             return -float(np.mean(link.value(y, self.predict(A))))
-        predicted, Y = self.predict(A), read_numbers("Y", Y, 2, type(self).__name__)
+        predicted, Y = self.predict(A), read_structured_numbers("Y", Y, 2, type(self).__name__)
         norm = np.abs(Y[:, :-1] - predicted[:, :-1]).sum(axis=1)
         return -float(np.mean(norm + link.value(Y[:, -1], predicted[:, -1])))
 
@@ -493,8 +479,8 @@ def _as_tuples(matrix: Array | None) -> tuple[tuple[float, ...], ...] | None:
     return None if matrix is None else tuple(map(tuple, matrix.tolist()))
 
 
-@estimator
-class DPBowl(StructuredModel):
+@with_parameters
+class DPBowl(PrivateStructuredModel):
     r"""Coefficients that minimise ``(||Y - A theta||_1 - level)^+``, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i (||Y_i - A_i theta||_1 - level_i)^+ + (alpha/2) ||theta||^2``, smoothed by
@@ -525,7 +511,7 @@ class DPBowl(StructuredModel):
 
         Parameters
         ----------
-        A, Y : array of shape (n_samples, n_outputs, n_features), array of shape (n_samples, n_outputs)
+        A, Y : arrays of shape (n_samples, n_outputs, n_features) and (n_samples, n_outputs)
             Matrices and targets.
         level : float or array of shape (n_samples,), default=0.0
             Sizes of residuals that cost nothing, a private part of every record.
@@ -535,15 +521,13 @@ class DPBowl(StructuredModel):
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         targets, level = cast(tuple[object, ArrayLike], Y)
         stack, read, shape = super()._read(A, targets)
-        owner, ignored = type(self).__name__, ignores_invalid(self)
+        owner, ignored = type(self).__name__, invalid_rows_setting(self)
         if np.ndim(level) == 0:
             level = np.full(shape[0], level)
         least = least_rows(self.neighbors)
-        levels = read_numbers("level", level, 1, owner, least, finite=not ignored)
+        levels = read_structured_numbers("level", level, 1, owner, least, finite=not ignored)
         if len(levels) != shape[0]:
-            raise ValueError(
-                f"The level given to {owner} must be a number or have one entry per record. Got another length instead."
-            )
+            raise data_error("level", owner, "a number or have one entry per record", "another length")
         matrices, stacked = cast(Array, stack), np.column_stack([cast(Array, read[0]), levels])
         if ignored:
             matrices, stacked = without_invalid(matrices, stacked)
@@ -554,6 +538,6 @@ class DPBowl(StructuredModel):
 
     def score(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> float:
         """Return minus the mean loss: larger is better."""
-        residuals = read_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
+        residuals = read_structured_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
         levels = np.broadcast_to(np.asarray(level, dtype=np.float64), len(residuals))
         return -float(self._loss(residuals.shape[1]).value(residuals, levels).mean())

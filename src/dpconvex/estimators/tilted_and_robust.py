@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
+from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PublicFacts, StatedSettings
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.labels import label_set_facts
-from dpconvex.inputs.people import PrivacyUnit
-from dpconvex.inputs.settings import check_nonnegative, check_optional_positive
+from dpconvex.inputs.people_and_weights import PersonUnit
+from dpconvex.inputs.settings import check_nonnegative_setting, check_optional_positive
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import (
     AdversarialObjective,
     AdversarialResidualObjective,
@@ -30,7 +30,7 @@ from dpconvex.objectives import (
     WorstShareObjective,
 )
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.output_penalties import WALLS, only_output_perturbation, with_best_penalty
+from dpconvex.planning.output_penalties import WALLS, output_penalty_mechanism, with_best_output_penalty
 from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -51,7 +51,7 @@ _REGRESSION = {"curvature": 0.7, "margin_variance": 0.1}
 _THRESHOLD = 2.0
 
 
-def resolve_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> PointwiseLoss:
+def tilted_or_robust_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> PointwiseLoss:
     """Return the smooth loss that a name or object stands for, or raise."""
     if isinstance(loss, str) and loss in named:
         return named[loss]
@@ -65,7 +65,7 @@ def resolve_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> P
     )
 
 
-class PrivateOutputModel(PrivateLinearModel):
+class TiltedOrRobustModel(PrivateLinearModel):
     """Base of tilted and robust models: output perturbation with the best penalty for bounds of their own.
 
     Parameters
@@ -80,38 +80,40 @@ class PrivateOutputModel(PrivateLinearModel):
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = MARGIN_LOSSES
 
     def _own_loss(self) -> PointwiseLoss:
-        return resolve_loss(self.loss, self._named_losses, type(self).__name__)
+        return tilted_or_robust_loss(self.loss, self._named_losses, type(self).__name__)
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner, loss = type(self).__name__, self._own_loss()
-        mechanism = only_output_perturbation(self.mechanism, owner)
+        mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
         parameters: Facts = label_set_facts(self, n_classes) if classifies else {}
-        facts = self._public_facts(records, n_features)
+        facts = self._public_facts(privacy_unit, n_features)
         mechanism, own = self._own_mechanism(mechanism)
         parameters |= own
         alpha = check_optional_positive("alpha", self.alpha, owner)
         population = {} if classifies else _REGRESSION
-        bounds = with_best_penalty(self._own_bounds(facts, loss), facts.guarantee, parameters, alpha, **population)
+        bounds = with_best_output_penalty(
+            self._own_bounds(facts, loss), facts.guarantee, parameters, alpha, **population
+        )
         return self._certified_plan(facts, mechanism, bounds, parameters)
 
     def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
         """Return the mechanism that is used, and its public parameters."""
         return mechanism, {}
 
-    def _own_bounds(self, facts: PublicFacts, loss: PointwiseLoss) -> Any:
+    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> Any:
         """Return the public facts of the model, without a penalty."""
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         bounds, expected = certificate.bounds, self._own_bounds(facts, self._own_loss())
         names = {"loss", "share", "width", "cost", "shape"} & set(vars(expected))
         stated = {name: (vars(bounds).get(name), vars(expected)[name]) for name in sorted(names)}
         return {"kind of bounds": (type(bounds), type(expected)), **stated}
 
 
-@estimator
-class PrivateTiltedModel(PrivateOutputModel):
+@with_parameters
+class PrivateTiltedModel(TiltedOrRobustModel):
     """Base of tilted models: bounds with a range of losses, the tilted objective or that of the worst share.
 
     Parameters
@@ -131,6 +133,13 @@ class PrivateTiltedModel(PrivateOutputModel):
     coef_bound : float, optional
         Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 % of it, which bounds
         the losses; what is released is projected on it. By default the best of a few by predicted risk, or none.
+
+    Notes
+    -----
+    A tilted fit weighs hard records more: probabilities are scores rather than calibrated.
+
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, the label set
+    and all parameters; a tilt under replace-one only.
     """
 
     tilt: float = 1.0
@@ -138,12 +147,12 @@ class PrivateTiltedModel(PrivateOutputModel):
     _: KW_ONLY
     share: float | str | None = None
 
-    def _own_bounds(self, facts: PublicFacts, loss: PointwiseLoss) -> TiltedBounds | WorstShareBounds:
+    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> TiltedBounds | WorstShareBounds:
         ignored = {"ignored_rows": facts.ignored_rows}
         if self.share is not None:
             share = self._worst_share(facts.n_samples)
             return facts.bounds_of(WorstShareBounds, loss, self.neighbors, share=share, **ignored)
-        tilt, wall = check_nonnegative("tilt", self.tilt, type(self).__name__), facts.parameters["coef_bound"]
+        tilt, wall = check_nonnegative_setting("tilt", self.tilt, type(self).__name__), facts.parameters["coef_bound"]
         return facts.bounds_of(TiltedBounds, loss, self.neighbors, tilt=tilt, coef_bound=wall, **ignored)
 
     def _worst_share(self, n_samples: int) -> float:
@@ -154,7 +163,7 @@ class PrivateTiltedModel(PrivateOutputModel):
         allowed = f"None, 'max' or a number between 1/n ({1 / n_samples:.3g} here) and 1"
         return check_number("share", owner, share, allowed, (1 - 1e-12) / n_samples, 1 + 1e-15)
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         if self.share is None:
             # Which of the walls is best by default may change, not what they are.
@@ -189,8 +198,8 @@ class PrivateTiltedModel(PrivateOutputModel):
         return facts
 
 
-@estimator
-class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinearClassifier):
+@with_parameters
+class DPTiltedClassifier(ClassificationProbabilities, PrivateTiltedModel, PrivateLinearClassifier):
     r"""Linear classification by tilted empirical risk under differential privacy.
 
     Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i x_i . theta))) + (alpha/2) ||theta||^2 +
@@ -202,12 +211,6 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin; the hinge is smoothed with bandwidth 0.5.
 
-    Notes
-    -----
-    A tilted fit weighs hard records more: `predict_proba` gives scores rather than calibrated probabilities.
-
-    Privacy: as for :class:`DPLogisticRegression`; a tilt under replace-one only.
-
     Examples
     --------
     >>> from dpconvex import DPTiltedClassifier
@@ -217,7 +220,7 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     """
 
 
-@estimator
+@with_parameters
 class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     r"""Linear regression by tilted empirical risk under differential privacy.
 
@@ -229,10 +232,6 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     ----------
     loss : {"huber"} or Loss, default="huber"
         Loss of the residual; Huber's with width 0.2 of half the target's range.
-
-    Notes
-    -----
-    Privacy: as for :class:`DPQuantileRegressor`; a tilt under replace-one only.
 
     Examples
     --------
@@ -247,7 +246,7 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
 
 
 @dataclass(frozen=True)
-class SparseOutput(OutputPerturbation):
+class SparseRobustOutput(OutputPerturbation):
     """Output perturbation whose released coefficients are set to zero where they are mostly noise.
 
     An adversary who moves every column takes ``radius |coefficient|`` from the margin for each of them, so that noise
@@ -265,8 +264,8 @@ class SparseOutput(OutputPerturbation):
         return np.where(small, 0.0, released)
 
 
-@estimator
-class PrivateRobustModel(PrivateOutputModel):
+@with_parameters
+class PrivateRobustModel(TiltedOrRobustModel):
     """Base of robust models: an adversary and its bounds.
 
     Parameters
@@ -295,9 +294,9 @@ class PrivateRobustModel(PrivateOutputModel):
     def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
         if self.norm != "linf":
             return mechanism, {}
-        return SparseOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
+        return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
-    def _own_bounds(self, facts: PublicFacts, loss: PointwiseLoss) -> RobustBounds:
+    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
         owner = type(self).__name__
         if self.norm == "own":
             raise ValueError(
@@ -309,9 +308,9 @@ class PrivateRobustModel(PrivateOutputModel):
             RobustBounds,
             loss,
             self.neighbors,
-            radius=check_nonnegative("radius", self.radius, owner),
+            radius=check_nonnegative_setting("radius", self.radius, owner),
             norm=self.norm,
-            shape=_shape_of(self.shape),
+            shape=_robust_shape(self.shape),
             cost=self._cost(),
         )
 
@@ -335,8 +334,8 @@ class PrivateRobustModel(PrivateOutputModel):
         return [*super()._summary_facts(), ("adversary", adversary)]
 
 
-@estimator
-class DPRobustClassifier(LogisticProbabilities, PrivateRobustModel, PrivateLinearClassifier):
+@with_parameters
+class DPRobustClassifier(ClassificationProbabilities, PrivateRobustModel, PrivateLinearClassifier):
     r"""Linear classification that is robust to moved rows, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i (x_i + v) . theta) + (alpha/2) ||theta||^2`` over the worst
@@ -375,7 +374,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateRobustModel, PrivateLinea
         return check_optional_positive("cost", self.cost, type(self).__name__)
 
 
-@estimator
+@with_parameters
 class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
     r"""Linear regression that is robust to moved rows, under differential privacy.
 
@@ -409,7 +408,7 @@ class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = RESIDUAL_LOSSES
 
 
-def _shape_of(shape: ArrayLike | None) -> Any:
+def _robust_shape(shape: ArrayLike | None) -> Any:
     """Return a shape as nested tuples; the bounds check it."""
     if shape is None:
         return None

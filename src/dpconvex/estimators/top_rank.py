@@ -11,27 +11,27 @@ from sklearn.metrics import average_precision_score
 
 from dpconvex.checks import check_count
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.auc import PrivateRankingModel
-from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.private_model import PublicFacts, StatedSettings
-from dpconvex.estimators.tilted_and_robust import MARGIN_LOSSES, resolve_loss
-from dpconvex.inputs.people import PrivacyUnit
+from dpconvex.estimators.auc import PrivateAUCModel
+from dpconvex.estimators.parameters import with_parameters
+from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.tilted_and_robust import MARGIN_LOSSES, tilted_or_robust_loss
+from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import PointwiseLoss
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import TopRankObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.output_penalties import only_output_perturbation, top_rank_penalty
+from dpconvex.planning.output_penalties import output_penalty_mechanism, top_rank_output_penalty
 from dpconvex.privacy.bounds.ranking import TopRankBounds
 from dpconvex.privacy.certificate import Certificate
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.table import DaskRows
-    from dpconvex.engine.dense_rows import MemoryRows
+    from dpconvex.engine.dask.rows_and_table import DaskRows
+    from dpconvex.engine.memory_rows import MemoryRows
 
 
-@estimator
-class DPTopRankClassifier(PrivateRankingModel):
+@with_parameters
+class DPTopRankClassifier(PrivateAUCModel):
     r"""Linear scores that are accurate at the top of a ranked list, under differential privacy.
 
     Minimises ``F(theta) = (1 / max(n+, m+)) sum_{positive i} loss(x_i . theta - T(theta)) + (alpha/2) ||theta||^2``
@@ -64,8 +64,8 @@ class DPTopRankClassifier(PrivateRankingModel):
 
     Notes
     -----
-    The data are held in memory while they are fitted, those of a Dask collection and of a sparse matrix too. With
-    ``invalid_rows="ignore"`` an invalid row belongs to no class and counts nowhere but in n.
+    Data are held in memory, those of a Dask collection and of a sparse matrix too. An invalid row that is ignored
+    belongs to no class and counts nowhere but in n.
 
     Privacy: replace-one, the label included. Public are the shape of X, column names, the label set and all parameters;
     the class counts are not.
@@ -92,24 +92,24 @@ class DPTopRankClassifier(PrivateRankingModel):
 
     def _own_loss(self) -> PointwiseLoss:
         owner = type(self).__name__
-        loss = resolve_loss(self.loss, MARGIN_LOSSES, owner)
+        loss = tilted_or_robust_loss(self.loss, MARGIN_LOSSES, owner)
         if loss.slope_range[1] > 0:
             raise ValueError(
                 f"The 'loss' parameter of {owner} must never increase, as 'logistic' and 'hinge'. Got {loss!r} instead."
             )
         return loss
 
-    def _plan(self, records: PrivacyUnit, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
-        mechanism = only_output_perturbation(self.mechanism, owner)
+        mechanism = output_penalty_mechanism(self.mechanism, owner)
         parameters = self._two_labels(n_classes)
-        records.require_rows(owner, "how far a person can move the top of a list is not proven")
+        privacy_unit.require_rows(owner, "how far a person can move the top of a list is not proven")
         if self.neighbors == "add_or_remove_one":
             raise ValueError(
                 f"The 'neighbors' parameter of {owner} must be 'replace_one': where minimisers lie depends on a public "
                 "number of records. Got 'add_or_remove_one' instead."
             )
-        facts = self._public_facts(records, n_features)
+        facts = self._public_facts(privacy_unit, n_features)
         row_map = replace(facts.row_map, influence="shorten")
         bounds = TopRankBounds(
             n_samples=facts.n_samples,
@@ -121,10 +121,10 @@ class DPTopRankClassifier(PrivateRankingModel):
         )
         alpha = check_optional_positive("alpha", self.alpha, owner)
         if alpha is None:
-            alpha = top_rank_penalty(bounds, facts.guarantee, parameters)
+            alpha = top_rank_output_penalty(bounds, facts.guarantee, parameters)
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
         return {
             "kind of bounds": (type(bounds), TopRankBounds),
@@ -135,15 +135,13 @@ class DPTopRankClassifier(PrivateRankingModel):
         }
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        gathered = cast("DaskRows | MemoryRows", rows)
         facts = certificate.bounds
         constants = (facts.loss, facts.row_norm, facts.top, facts.min_positive, facts.alpha, facts.width)
-        return TopRankObjective(gathered, None, *constants)
+        return TopRankObjective(cast("DaskRows | MemoryRows", rows), None, *constants)
 
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
         """Return the average precision of `decision_function`, which counts the top of a list most."""
-        positive = np.asarray(y) == self.classes_[1]
-        scores = self.decision_function(X)
+        positive, scores = np.asarray(y) == self.classes_[1], self.decision_function(X)
         return float(average_precision_score(positive, scores, sample_weight=sample_weight))
 
     def _summary_facts(self) -> list[tuple[str, str]]:

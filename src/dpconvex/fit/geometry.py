@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpconvex.core.queries import Statistic, largest_cancellation
-from dpconvex.core.records import Coordinates, cancellation
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryStatistic, largest_query_cancellation
+from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit import constants
-from dpconvex.fit.config import FitConfig
-from dpconvex.fit.covariance import denoise_covariance
+from dpconvex.fit.covariance_and_curvature import denoise_covariance
+from dpconvex.fit.fit_plan import FitConfig
 from dpconvex.types import Array
 
 
 @dataclass(frozen=True)
-class Frame(Coordinates):
+class RowGeometry(Coordinates):
     """Released coordinates, the median norm of rows in them, and the second moment of each coordinate.
 
     Attributes
@@ -56,7 +56,7 @@ class Frame(Coordinates):
         return np.asarray(self.matrix @ self.matrix.T)
 
 
-def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Frame:
+def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
     """Return released coordinates; ``mass`` is the total weight of all records, public or released.
 
     The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
@@ -67,36 +67,36 @@ def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         mass *= config.geometry_rows / bounds.n_samples
         rows = rows.part(config.geometry_rows)
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
-    units, centres, spreads = _column_units(counts, terms["columns"].scale, mass, config.max_octaves)
+    units, centres, spreads = _column_geometry_units(counts, terms["columns"].scale, mass, config.max_octaves)
     # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
     limit = constants.MAX_SCALING / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
     expected = math.sqrt(1 + float(np.sum(spreads**2)))  # norm of rows in units of their columns
     if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
-        found = _length_quantile(rows, Frame(stretches, lead), 0.5, expected, mass)
+        found = _geometry_norm_quantile(rows, RowGeometry(stretches, lead), 0.5, expected, mass)
         spread = math.sqrt(max(found**2 - 1, 1.0))
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        return Frame(
+        return RowGeometry(
             np.concatenate([np.ones(lead), stretches[lead:] / spread]),
             lead,
             median_row_norm=math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread),
             moments=moments,
             moment_noise_std=np.zeros(dimension),
         )
-    most = largest_cancellation(bounds)
+    most = largest_query_cancellation(bounds)
     matrix = np.diag(stretches)
     if lead:
         shifted = matrix.copy()
         shifted[lead:, 0] = -centres * stretches[lead:]
-        matrix = shifted if cancellation(shifted) <= most else matrix
-    frame = Frame(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
-    radius = config.radius_multiple * _length_quantile(rows, frame, constants.RADIUS_QUANTILE, expected, mass)
+        matrix = shifted if coordinate_cancellation(shifted) <= most else matrix
+    frame = RowGeometry(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
+    radius = config.radius_multiple * _geometry_norm_quantile(rows, frame, constants.RADIUS_QUANTILE, expected, mass)
     sums = rows.second_moments("moments", frame, radius) / mass
     std = terms["moments"].scale / mass
     with single_threaded_blas():  # matrices are small: threads would wait for each other
         for raised in 10.0 ** np.arange(6):  # eigenvalues are raised until sums keep their digits
-            found_frame = _whiten(
+            found_frame = _whiten_geometry(
                 sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor,
                 float(np.mean(spreads**2)),
             )  # fmt: skip
@@ -104,7 +104,7 @@ def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
             # Directions are limited one by one, and together may exceed the limit by a little.
             largest = float(np.linalg.norm(whitened[lead:, lead:] / widest, 2))
             whitened[lead:] /= max(1.0, largest / limit)
-            if cancellation(whitened) <= most:
+            if coordinate_cancellation(whitened) <= most:
                 frame = found_frame
                 break
     if config.geometry_rows is not None and not (bounds.people or bounds.weighted_rows):
@@ -112,7 +112,7 @@ def release_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         longer = constants.NORM_SLACK * (1 - config.geometry_rows / bounds.n_samples)
         frame = replace(frame, norm_slack=longer)
     expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
-    return replace(frame, median_row_norm=_length_quantile(rows, frame, 0.5, expected, mass))
+    return replace(frame, median_row_norm=_geometry_norm_quantile(rows, frame, 0.5, expected, mass))
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -120,7 +120,7 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
-def _column_units(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
+def _column_geometry_units(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
     """Return a unit and a centre of every column, and its standard deviation in this unit.
 
     An octave counts if noise does not explain it, alone or with its neighbours. Records that noise may hide are taken
@@ -131,18 +131,18 @@ def _column_units(counts: Array, std: float, mass: float, max_octaves: int) -> t
     sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
     octave_centres = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(constants.FALSE_POSITIVE_RATE / counts.size))
-    mean, variance, hidden, seen = _seen_moments(counts, octave_centres, threshold, std, mass)
+    mean, variance, hidden, seen = _geometry_moments(counts, octave_centres, threshold, std, mass)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, unseen, shown = _seen_moments(pooled, octave_centres, threshold, noise, many * mass)
+        _, shared, unseen, shown = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
         mean[~seen] = 0.0
         variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**max_octaves)
     total = variance + hidden
     return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total)
 
 
-def _seen_moments(
+def _geometry_moments(
     counts: Array, octave_centres: Array, threshold: float, std: float, mass: float
 ) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
     """Return mean and variance of columns, the variance that noise may hide, and whether anything but 0 is seen."""
@@ -170,11 +170,11 @@ def _seen_moments(
     return mean, variance, np.minimum(hidden, 1.0) * top**2, seen
 
 
-def _length_quantile(rows: PrivateRows, frame: Frame, level: float, expected: float, mass: float) -> float:
+def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float) -> float:
     """Return a quantile of the row norms, from a histogram of their logarithms and a prior around the expected norm."""
     columns = rows.bounds.n_features
     edges = math.log2(math.sqrt(1 + columns)) + np.asarray(constants.LENGTH_EDGES)
-    counts = rows.histogram("lengths", Statistic("length", coordinates=frame), edges) / mass
+    counts = rows.histogram("lengths", QueryStatistic("length", coordinates=frame), edges) / mass
     std = rows.terms["lengths"].scale / mass
     width = edges[1] - edges[0]
     middles = np.concatenate([[edges[0] - width / 2], edges + width / 2])
@@ -187,7 +187,9 @@ def _length_quantile(rows: PrivateRows, frame: Frame, level: float, expected: fl
     return max(float(2.0 ** float(np.interp(level, reached, ends))), constant)
 
 
-def _whiten(moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float, usual: float) -> Frame:
+def _whiten_geometry(
+    moments: Array, std: float, radius: float, frame: RowGeometry, most: Array, floor: float, usual: float
+) -> RowGeometry:
     """Return coordinates whitened by noisy mean second moments of clipped rows ``(1, u) / radius``.
 
     ``most`` limits how far each column may be stretched; ``usual`` is the expected variance of a column.
@@ -221,7 +223,7 @@ def _whiten(moments: Array, std: float, radius: float, frame: Frame, most: Array
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     left = np.clip(values / raised, 1e-3, 1.5)
     noise_std = np.sqrt(noise.along(vectors)) / raised
-    return Frame(
+    return RowGeometry(
         step @ frame.matrix,
         lead,
         moments=np.concatenate([np.ones(lead), left]),

@@ -1,4 +1,4 @@
-r"""Rounds of noisy gradients, each at the minimiser that all rounds before it expect.
+r"""Approximate Newton iterations: each noisy gradient is evaluated at the posterior mean given all earlier ones.
 
 Early rounds divide gradients by the curvature that geometry and location lead to expect. Late rounds, where records are
 many, divide them by a curvature that is released at the same point; their result is combined with that of earlier
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.core.queries import Factor
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryFactor
 from dpconvex.fit import constants
-from dpconvex.fit.config import FitConfig, loss_kind
-from dpconvex.fit.covariance import conservative_inverse, denoise_curvature, sandwich_covariance
-from dpconvex.fit.geometry import Frame
+from dpconvex.fit.covariance_and_curvature import conservative_inverse_curvature, denoise_curvature, sandwich_covariance
+from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
+from dpconvex.fit.geometry import RowGeometry
 from dpconvex.fit.posterior import (
-    Estimate,
-    LocalLoss,
-    NewtonPoints,
+    NewtonPosterior,
+    PosteriorEstimate,
+    PosteriorLocalLoss,
     deviation_prior,
     posterior,
     scale_variances,
@@ -32,31 +33,31 @@ from dpconvex.types import Array
 PointMap = Callable[[Array], Array]
 
 
-class Rounds:
+class GradientRounds:
     """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
 
-    def __init__(self, rows: PrivateRows, frame: Frame, config: FitConfig, mass: float) -> None:
+    def __init__(self, rows: PrivateRows, frame: RowGeometry, config: FitConfig, mass: float) -> None:
         bounds = rows.bounds
         self.rows, self.frame, self.config, self.mass = rows, frame, config, mass
         self.terms, self.lead, self.n = rows.terms, int(bounds.fit_intercept), bounds.n_samples
-        self.kind, self.size = loss_kind(bounds.loss), bounds.dimension
+        self.kind, self.size = fit_kind_of_loss(bounds.loss), bounds.dimension
         self.penalty = bounds.alpha * frame.penalty if bounds.alpha else None
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
         self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
 
     def run_early(
-        self, name: str, loss: LocalLoss, start: Array, lead_variance: float,
+        self, name: str, loss: PosteriorLocalLoss, start: Array, lead_variance: float,
         earlier: tuple[Array, Array, float] | None = None, at: Array | None = None, curvature: PointMap | None = None,
         centred: PointMap | None = None, mean_gradient: Array | None = None,
-    ) -> Estimate:  # fmt: skip
+    ) -> PosteriorEstimate:  # fmt: skip
         """Release gradients of the term `name`, each at the posterior mean of the minimiser, and return the posterior.
 
         Parameters
         ----------
         start, lead_variance : array and float
             A constant, to which coefficients are shrunk, and the variance of its intercept.
-        earlier : tuple of found, noise, drift, optional
-            Results of earlier rounds: see :meth:`NewtonPoints.remember`.
+        earlier : tuple, optional
+            Mean, variance and drift of earlier rounds: see :meth:`NewtonPosterior.remember`.
         at : array, optional
             First point; the start by default.
         curvature : callable, optional
@@ -68,14 +69,16 @@ class Rounds:
         """
         frame, config, term = self.frame, self.config, self.terms[name]
         weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0
-        heights = weight * loss.curvature * self.moments
+        hessian_diagonal = weight * loss.curvature * self.moments
         log_curvature_std = np.hypot(constants.LOG_CURVATURE_STD[self.kind], frame.moment_noise_std / self.moments)
         variances = scale_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
         prior = signal_prior(self.size - self.lead, self._no_signal)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
         error = constants.NONQUADRATIC_ERROR[self.kind]
-        points = NewtonPoints(start, heights, log_curvature_std, self.lead, lead_variance, error, variances, prior)
+        points = NewtonPosterior(
+            start, hessian_diagonal, log_curvature_std, self.lead, lead_variance, error, variances, prior
+        )
         phi = start if at is None else at
         if earlier is not None:
             points.remember(*earlier, phi)
@@ -85,21 +88,19 @@ class Rounds:
         for step in range(number):
             part = config.early_rows if step < number - last else None
             gradient, std = self._release_gradient(name, phi, loss, part, mean_gradient)
-            height = np.diag(heights) if curvature is None else curvature(phi)
-            inverse = None if curvature is None else np.asarray(np.linalg.inv(height), np.float64)
+            hessian = np.diag(hessian_diagonal) if curvature is None else curvature(phi)
+            inverse = None if curvature is None else np.asarray(np.linalg.inv(hessian), np.float64)
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
-            phi = self._limit_step(phi, self._penalise(mean, height), loss.scale)
-        return Estimate(self._penalise(mean, height), found.variance, found.found, found.noise, found.kept_share)
+            phi = self._limit_step(phi, self._penalise(mean, hessian), loss.scale)
+        return replace(found, mean=self._penalise(mean, hessian))
 
     def _release_gradient(
-        self, name: str, phi: Array, loss: LocalLoss, part: int | None = None, constant: Array | None = None
+        self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None
     ) -> tuple[Array, float]:
         """Return a noisy mean gradient, and the standard deviation of its coordinates."""
-        rows, share = self.rows, 1.0
-        if part is not None:
-            rows, share = self.rows.part(part), part / self.n
+        rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         unit = self.frame.median_row_norm * loss.unit
         total = rows.slope_sum(name, self.frame.row_coefficients(phi), loss.slope, self.frame, unit)
         gradient = total / (self.mass * share)
@@ -119,7 +120,7 @@ class Rounds:
     @property
     def _no_signal(self) -> float:
         """Prior probability that the records are too few for any coefficient."""
-        records = self.config.records * self.information
+        records = self.config.records_per_coefficient * self.information
         size = records * self.size * self.mass / self.n
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
@@ -135,10 +136,9 @@ class Rounds:
         length = math.sqrt(float(self.frame.moments @ step**2))
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
 
-    def run_late(self, before: Estimate, loss: LocalLoss) -> tuple[Array, Array | None]:
+    def run_late(self, before: PosteriorEstimate, loss: PosteriorLocalLoss) -> tuple[Array, Array | None]:
         """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance.
 
-        Newton points are weighted by their noise, that of the curvature, and their distance from the estimate.
         Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
         """
         if "curvature" not in self.terms:
@@ -147,61 +147,63 @@ class Rounds:
         config, fits, origin = self.config, self.config.fits, before.mean
         rounds = self.terms["late gradients"].releases // fits
         every = rounds // (self.terms["curvature"].releases // fits)
-        variances, prior = scale_variances(loss.scale), deviation_prior()
-        phi, taken, points, released, stds = origin, [], [], [], []
+        variances, prior, zeros = scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
+        phi, iterates, newton_points, released, stds = origin, [], [], [], []
         for step in range(rounds):
             if step % every == 0:
                 released.append(self._release_curvature(phi, loss))
-                height, left = self._denoise_curvature(released, loss)
+                hessian, hessian_noise_std = self._denoise_curvature(released, loss)
                 if self.penalty is not None:
-                    height = height + self.penalty
-                values, vectors = np.linalg.eigh(height)
-                known = np.maximum((vectors**2).T @ before.variance, 0.0)
+                    hessian = hessian + self.penalty
+                values, vectors = np.linalg.eigh(hessian)
+                prior_variance = np.maximum((vectors**2).T @ before.variance, 0.0)
             part = config.early_rows if step < rounds // 2 else None
             gradient, std = self._release_gradient("late gradients", phi, loss, part)
             if self.penalty is not None:
                 gradient = gradient + self.penalty @ phi
             stds.append(std)
-            points.append(phi - vectors @ (vectors.T @ gradient / values))
-            taken.append(phi)
-            estimate, variance = points[-1], known
-            for _ in range(3):  # the weights of points depend on the estimate
-                gaps = (np.array(taken) - estimate) @ vectors
-                gaps = gaps**2 + variance
-                whole = gaps.sum(axis=1, keepdims=True)
-                away = left**2 / 2 * whole / values**2
-                away = away + constants.LATE_NONQUADRATIC_ERROR**2 * (gaps + whole / values.size) / 2
-                weights = 1 / (np.divide.outer(np.array(stds), values) ** 2 + away)
+            newton_points.append(phi - vectors @ (vectors.T @ gradient / values))
+            iterates.append(phi)
+            estimate, variance = newton_points[-1], prior_variance
+            # Along each eigenvector, with eigenvalue h and distance r of the iterate from the minimiser, a Newton point
+            # has the variance std^2 / h^2 + (hessian_noise_std^2 |r|^2 / h^2 + c^2 (r^2 + |r|^2 / size)) / 2.
+            for _ in range(3):  # r depends on the estimate
+                squared_distance = ((np.array(iterates) - estimate) @ vectors) ** 2 + variance
+                total_squared_distance = squared_distance.sum(axis=1, keepdims=True)
+                model_error_variance = hessian_noise_std**2 / 2 * total_squared_distance / values**2
+                spread = squared_distance + total_squared_distance / values.size
+                model_error_variance = model_error_variance + constants.LATE_NONQUADRATIC_ERROR**2 * spread / 2
+                weights = 1 / (np.divide.outer(np.array(stds), values) ** 2 + model_error_variance)
                 total = weights.sum(axis=0)
-                way = (weights * ((np.array(points) - origin) @ vectors)).sum(axis=0) / total
+                deviation = (weights * ((np.array(newton_points) - origin) @ vectors)).sum(axis=0) / total
                 if not config.inference:
-                    plain = np.zeros((1, way.size))
-                    way, variance, _, _ = posterior(way[None], 1 / total[None], plain, variances, prior, known)
-                estimate = origin + vectors @ way
+                    found = deviation[None], 1 / total[None], zeros
+                    deviation, variance, _, _ = posterior(*found, variances, prior, prior_variance)
+                estimate = origin + vectors @ deviation
             phi = self._limit_step(phi, estimate, loss.scale)
         if not config.inference:
             return np.asarray(estimate), None
         last = rounds - every  # the first ones start too far away
         covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
-        return np.asarray(np.mean(points[-last:], axis=0)), covariance
+        return np.asarray(np.mean(newton_points[-last:], axis=0)), covariance
 
-    def _curvature_units(self, loss: LocalLoss) -> tuple[float, float]:
+    def _curvature_units(self, loss: PosteriorLocalLoss) -> tuple[float, float]:
         """Return the norm that curvature vectors are clipped to, and the unit of the released sum."""
         length = self.config.late_clip * self.frame.median_row_norm
         # Where the loss is mostly flat, vectors are shorter, and so is their clip.
-        share = 2 * loss.curvature / loss.steepest * (1 + self.config.records / 1000)
+        share = 2 * loss.curvature / loss.max_second_derivative * (1 + self.config.records_per_coefficient / 1000)
         share = 1.0 if self.config.inference else min(1.0, share)
-        return length * math.sqrt(share), loss.steepest * length**2 * share
+        return length * math.sqrt(share), loss.max_second_derivative * length**2 * share
 
-    def _release_curvature(self, phi: Array, loss: LocalLoss) -> Array:
+    def _release_curvature(self, phi: Array, loss: PosteriorLocalLoss) -> Array:
         """Release the mean curvature at a point."""
         radius, unit = self._curvature_units(loss)
-        theta, part = (self.frame.row_coefficients(phi), None if self.config.inference else self.config.early_rows)
+        theta, part = self.frame.row_coefficients(phi), None if self.config.inference else self.config.early_rows
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         sums = rows.second_moments("curvature", self.frame, radius, loss.factor, theta)
         return np.asarray(sums * unit / (self.mass * share))
 
-    def _denoise_curvature(self, released: list[Array], loss: LocalLoss) -> tuple[Array, float]:
+    def _denoise_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, float]:
         """Return the denoised mean of released curvatures, and the noise that is left."""
         used = released[-2:] if self.config.inference else released
         part = None if self.config.inference else self.config.early_rows
@@ -210,16 +212,14 @@ class Rounds:
         expected = loss.curvature * np.diag(self.moments)
         return denoise_curvature(np.mean(used, axis=0), noise / math.sqrt(len(used)), expected)
 
-    def _covariance(self, released: list[Array], phi: Array, loss: LocalLoss, std: float) -> Array:
+    def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, std: float) -> Array:
         """Return the covariance of the mean of late points, by sampling and noise, in the rows' own coordinates."""
-        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass
-        noise /= math.sqrt(len(released))
-        inverse = conservative_inverse(np.mean(released, axis=0), noise, self.frame.moments)
+        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass / math.sqrt(len(released))
+        inverse = conservative_inverse_curvature(np.mean(released, axis=0), noise, self.frame.moments)
         length = self.config.late_clip * self.frame.median_row_norm
         assert loss.slope.loss is not None
-        limited = Factor("slope", loss.slope.loss, weighting="square")
+        limited = QueryFactor("slope", loss.slope.loss, weighting="square")
         theta = self.frame.row_coefficients(phi)
         scores = self.rows.second_moments("scores", self.frame, length, limited, theta)
         scores = scores * (float(loss.slope.loss.lipschitz) * length / self.mass) ** 2
-        matrix = self.frame.matrix
-        return np.asarray(matrix.T @ sandwich_covariance(inverse, scores, std) @ matrix)
+        return np.asarray(self.frame.matrix.T @ sandwich_covariance(inverse, scores, std) @ self.frame.matrix)

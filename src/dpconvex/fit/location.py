@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from dpconvex.core.queries import Statistic
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryStatistic
 from dpconvex.fit import constants
 from dpconvex.types import Array
 
@@ -83,7 +83,7 @@ class LocationPrior:
 
 
 @dataclass(frozen=True)
-class Tails:
+class LocationTails:
     """Released octaves of residuals, and the bias of their mean from a clip.
 
     Of costs most are 0 or small, and a few large ones make the mean: a clip at a few scales would leave them out.
@@ -104,7 +104,7 @@ class Tails:
     std: float
 
     @classmethod
-    def of(cls, counts: Array, std: float, edges: Array, mass: float) -> Tails:
+    def of(cls, counts: Array, std: float, edges: Array, mass: float) -> LocationTails:
         """Return the tails of noisy counts between edges, continued by two octaves beyond the last significant one."""
         inner = (edges[1:] + edges[:-1]) / 2
         centres = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
@@ -144,35 +144,35 @@ class Tails:
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
 
-def release_target_bracket(
+def locate_target_bracket(
     rows: PrivateRows, name: str, mass: float, bounded: bool = True
 ) -> tuple[float, float] | None:
     """Return the ends of the octaves that certainly hold targets; None where those hold less than half of all.
 
-    ``name`` is the certificate's term, ``mass`` the total weight of all records. Mapped targets lie in [-1, 1] where
-    they are ``bounded``; without public bounds, bins are wider than an octave.
+    ``name`` is the certificate's term, ``mass`` the total weight of all records. With ``bounded`` targets most mapped
+    ones lie in [-1, 1], though nothing is clipped; without public bounds, bins are wider than an octave.
     """
     ends = (-16, 15) if bounded else (-constants.RAW_TARGET_OCTAVES, constants.RAW_TARGET_OCTAVES)
     sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, constants.TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
-    counts = rows.histogram(name, Statistic("target"), edges[1:-1])
+    counts = rows.histogram(name, QueryStatistic("target"), edges[1:-1])
     certain = np.flatnonzero(counts > constants.CERTAIN_STDS * rows.terms[name].scale)
     if not certain.size or counts[certain].sum() < 0.5 * mass:
         return None
     return float(edges[certain[0]]), float(edges[certain[-1] + 1])
 
 
-def release_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
+def locate_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> LocationTails:
     """Release a histogram of the octaves of residuals, in units of a scale."""
     half = constants.RESIDUAL_BINS // 2
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
-    counts = rows.histogram(name, Statistic("residual", theta), edges)
-    return Tails.of(counts, rows.terms[name].scale, edges, mass)
+    counts = rows.histogram(name, QueryStatistic("residual", theta), edges)
+    return LocationTails.of(counts, rows.terms[name].scale, edges, mass)
 
 
-def noisy_share(
-    rows: PrivateRows, name: str, statistic: Statistic, point: float, level: float, n_samples: float
+def share_below_location(
+    rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, n_samples: float
 ) -> float:
     """Return the noisy share of records whose statistic is below a point.
 
@@ -183,8 +183,8 @@ def noisy_share(
     return centre + rows.count(name, statistic, point, centre) / n_samples
 
 
-def search_quantile(
-    rows: PrivateRows, name: str, statistic: Statistic, level: float, prior_law: LocationPrior, steps: int,
+def locate_quantile(
+    rows: PrivateRows, name: str, statistic: QueryStatistic, level: float, prior_law: LocationPrior, steps: int,
     n_samples: float,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Return a quantile of a statistic, its standard deviation, and the scale ``level (1 - level) / density`` there.
@@ -199,7 +199,7 @@ def search_quantile(
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        density = prior_law.prior(line, logs) + _quantile_likelihood(
+        density = prior_law.prior(line, logs) + _location_likelihood(
             prior_law.at(line), np.exp(logs), points[:step], shares[:step], level, std
         )
         density = np.exp(density - density.max())
@@ -213,7 +213,7 @@ def search_quantile(
         side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
         wanted = point + side * constants.OFF_CENTRE_SCALES * scale
         points[step] = point = min(max(wanted, lowest), highest)
-        share = noisy_share(rows, name, statistic, point, level, n_samples)
+        share = share_below_location(rows, name, statistic, point, level, n_samples)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([constants.GRID_TAIL, 1 - constants.GRID_TAIL], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS
@@ -221,7 +221,7 @@ def search_quantile(
     return point, error, scale
 
 
-def _quantile_likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
+def _location_likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below points."""
     found = np.zeros((grid.size, scales.size))
     tolerance = 2 * math.hypot(std, constants.GRID_ERROR)

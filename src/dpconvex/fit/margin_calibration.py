@@ -26,14 +26,14 @@ def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: floa
         labels = np.full_like(z, label)
         free = np.abs(loss.gradient(labels, z)) < clip * float(loss.lipschitz)
         curvature += chance * loss.curvature(labels, z) * np.where(free, 1.0, constants.CLIPPED_CURVATURE)
-    height, tilt, along = (float(_WEIGHTS @ (curvature * _NODES**power)) for power in range(3))
-    height = max(height, constants.MIN_MARGIN_CURVATURE * float(loss.smoothness))
-    along = max(along, constants.MIN_ALONG_CURVATURE * height)
-    largest = constants.MAX_CORRELATION * math.sqrt(height * along)
-    return height, min(max(tilt, -largest), largest), along
+    mean, first, second = (float(_WEIGHTS @ (curvature * _NODES**power)) for power in range(3))
+    mean = max(mean, constants.MIN_MARGIN_CURVATURE * float(loss.smoothness))
+    second = max(second, constants.MIN_ALONG_CURVATURE * mean)
+    largest = constants.MAX_CORRELATION * math.sqrt(mean * second)
+    return mean, min(max(first, -largest), largest), second
 
 
-def intercept_of_share(share: float, spread: float) -> float:
+def calibrated_intercept(share: float, spread: float) -> float:
     """Return the intercept with which normal margins of this spread have the mean probability `share`."""
     start = float(logit(share))
     low, high = start - 3 * (1 + spread), start + 3 * (1 + spread)
@@ -85,7 +85,7 @@ def calibrate_margin(
     # Sums over bins are known better than bins: the difference is spread over all bins evenly.
     known = np.array([1 - share, share])
     counts = counts + ((known - counts.sum(axis=1)) / bins)[:, None]
-    parts = [_within_bins(each, std * math.sqrt(bins), edges) for each in counts]
+    parts = [_margin_bin_points(each, std * math.sqrt(bins), edges) for each in counts]
     basis = np.eye(2) if fit_intercept else np.array([[0.0, 1.0]])
     penalty = basis @ penalty @ basis.T
 
@@ -126,7 +126,7 @@ def calibrate_margin(
     return float(intercept), float(slope), normal_equations(found)[2]
 
 
-def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
+def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
     """Return the share of the records in each bin, and points within bins with their own shares.
 
     A normal law replaces the part of the histogram that noise hides.
@@ -152,7 +152,7 @@ def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Arra
     return sizes, density, points
 
 
-def posterior_label_share(noisy: float, std: float, n_samples: float) -> float:
+def calibrated_label_share(noisy: float, std: float, n_samples: float) -> float:
     """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise.
 
     The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for

@@ -15,60 +15,60 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from dpconvex.core.queries import Factor, Slope
+from dpconvex.core.queries import QueryFactor, QuerySlope
 from dpconvex.fit import constants
 from dpconvex.types import Array
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PosteriorEstimate:
     """Posterior of a minimiser after some rounds.
 
     Attributes
     ----------
     mean, variance : array of shape (dimension,)
         Posterior.
-    found, noise : array of shape (dimension,)
-        Mean and variance without the prior.
+    unshrunk_mean, unshrunk_variance : array of shape (dimension,)
+        Mean and variance without the prior, which shrinks coefficients to the starting constant.
     kept_share : float
         Norm of the posterior mean over that of the mean without the prior.
     """
 
     mean: Array
     variance: Array
-    found: Array
-    noise: Array
+    unshrunk_mean: Array
+    unshrunk_variance: Array
     kept_share: float = 1.0
 
 
 @dataclass(frozen=True)
-class LocalLoss:
-    """A loss near its minimiser.
+class PosteriorLocalLoss:
+    """Quadratic model of the mean loss near its minimiser, and the queries that measure gradient and Hessian.
 
     Attributes
     ----------
-    slope : Slope
-        Registered slope of the gradients.
+    slope : QuerySlope
+        Derivative of the loss: gradients are sums of slope times row.
     curvature : float
         Expected mean second derivative in the prediction, reduced by clips and weights.
     scale : float
         Unit of predictions: 1 for margins, the scale of target or residuals.
     unit : float
         Unit of slopes: 1, or that of clipped residuals.
-    factor : Factor, optional
-        Weight that makes second moments a curvature.
-    steepest : float
-        Largest second derivative that the factor stands for.
+    factor : QueryFactor, optional
+        Weight of rows whose second moments are the Hessian, divided by ``max_second_derivative``.
+    max_second_derivative : float
+        Second derivative of a record with factor 1.
     slope_std : float
         Expected standard deviation of slopes at the minimiser.
     """
 
-    slope: Slope
+    slope: QuerySlope
     curvature: float
     scale: float
     unit: float = 1.0
-    factor: Factor | None = None
-    steepest: float = 1.0
+    factor: QueryFactor | None = None
+    max_second_derivative: float = 1.0
     slope_std: float = 0.5
 
 
@@ -76,7 +76,7 @@ _EXPECTED = constants.CURVATURE_FACTORS.index(1.0)  # the factor of a curvature 
 _FACTORS = np.array(constants.CURVATURE_FACTORS)[:, None]
 
 
-class NewtonPoints:
+class NewtonPosterior:
     """Newton points of noisy gradients, and the posterior of the minimiser.
 
     Parameters
@@ -127,7 +127,7 @@ class NewtonPoints:
         self.noise.append(std**2 * spread)
         self.errors.append(self.nonquadratic_error**2 * (step**2 + float(step @ step) / step.size) / 2)
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> PosteriorEstimate:
         """Return the posterior of the minimiser."""
         points, steps, noise, errors = map(np.array, (self.points, self.steps, self.noise, self.errors))
         weights = 1 / (noise + errors)
@@ -157,7 +157,7 @@ class NewtonPoints:
             mean[0], error[0], plain[0], noise_variance[0] = (float(each[0]) for each in first)
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
-        return Estimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
+        return PosteriorEstimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
 
     def _drift(self, found: Array, variance: Array) -> float:
         """Return the variance between the minimisers of earlier rounds and of these: expected, and observed."""

@@ -1,10 +1,10 @@
 """Private fit of quantiles, means and margins: one run for every loss.
 
 Geometry finds coordinates in which rows are nearly white. A search, or a count of labels, finds a private constant.
-Rounds of gradients start there: rough ones with the scale of the target, fine ones with that of the residuals, or
-clipped ones for margins, which a histogram calibrates. Where records are many, late rounds with a released curvature
-remove the bias of clips and approximations, so that the fit tends to that without privacy. Losses differ in slope, in
-expected curvature, and in what they need to know of the target. All of it is computed from answers of the trusted core.
+Gradient rounds start there: rough ones with the scale of the target, fine ones with that of the residuals, or clipped
+ones for margins, which a histogram calibrates. Where records are many, late rounds with a released curvature remove the
+bias of clips and approximations, so that the fit tends to that without privacy. Losses differ in slope, in expected
+curvature, and in what they need to know of the target. All of it is computed from answers of the trusted core.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import cast
 import numpy as np
 from scipy.special import erf, logit, ndtri
 
-from dpconvex.core.queries import Factor, Slope, Statistic
-from dpconvex.core.release import PrivateRows
+from dpconvex.core.private_rows import PrivateRows
+from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit import constants
-from dpconvex.fit.config import FitConfig, level_of_loss, loss_kind, small_budget_weight
-from dpconvex.fit.geometry import release_coordinates
-from dpconvex.fit.gradient_rounds import Rounds
-from dpconvex.fit.location import LocationPrior, release_residual_tails, release_target_bracket, search_quantile
+from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_quantile_level, small_budget_weight
+from dpconvex.fit.geometry import release_row_geometry
+from dpconvex.fit.gradient_rounds import GradientRounds
+from dpconvex.fit.location import LocationPrior, locate_quantile, locate_residual_tails, locate_target_bracket
 from dpconvex.fit.margin_calibration import (
     calibrate_margin,
-    intercept_of_share,
+    calibrated_intercept,
+    calibrated_label_share,
     margin_edges,
     margin_moments,
-    posterior_label_share,
 )
-from dpconvex.fit.posterior import Estimate, LocalLoss
+from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
 from dpconvex.losses import Huber, PointwiseLoss
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
@@ -38,14 +38,16 @@ from dpconvex.types import Array
 
 
 class PrivateFit:
-    """One run on data; :meth:`run` returns coefficients of mapped rows.
+    """Release whitening coordinates M, fit coefficients phi of rows ``M x``, and return ``theta = M^T phi``.
+
+    Attributes: ``lead`` is 1 with an intercept, else 0; ``mass`` is the total weight of the records.
 
     Parameters
     ----------
     rows, config : PrivateRows and FitConfig
         The handle that answers queries, and the public choices.
     kernel, bandwidth : Kernel, float or None
-        Smoothing; the bandwidth is in mapped units, None for a multiple of the scale of residuals.
+        Smoothing; the bandwidth is in mapped units, None for multiples of the scales of target and residuals.
     released : dict
         Receives what is released on the way.
     """
@@ -57,33 +59,33 @@ class PrivateFit:
         self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
         self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
         self.loss = cast(PointwiseLoss, bounds.loss)
-        self.kind = loss_kind(self.loss)
+        self.kind = fit_kind_of_loss(self.loss)
         self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
-        self.mass = float(self.n)  # total weight of all records
+        self.mass = float(self.n)
 
     def run(self) -> Array:
-        """Find coordinates, fit, and return to the rows' own."""
+        """Return theta, the coefficients of mapped rows x."""
         if "mass" in self.terms:
             self.mass = release_mass(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
-        self.frame = release_coordinates(self.rows, self.config, self.mass)
+        self.frame = release_row_geometry(self.rows, self.config, self.mass)
         self.released["coordinates"] = self.frame.matrix
         self.size = self.frame.moments.size
-        self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
+        self.rounds = GradientRounds(self.rows, self.frame, self.config, self.mass)
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             return self.frame.row_coefficients(self._fit())
 
     def _fit(self) -> Array:
-        """Return coefficients of the coordinates."""
+        """Return phi."""
         if self.kind == "margin":
             return self._fit_margins()
         if self.kind == "squares":
             return self._fit_squares()
         if self.kind == "smooth":
             return self._fit_smooth()
-        return self._fit_level(*self._fit_median())
+        return self._fit_fine_stage(*self._fit_rough_stage())
 
-    def _refine(self, found: Estimate, loss: LocalLoss) -> Array:
+    def _refine(self, found: PosteriorEstimate, loss: PosteriorLocalLoss) -> Array:
         """Return an estimate refined by late rounds."""
         mean, covariance = self.rounds.run_late(found, loss)
         if covariance is not None:
@@ -94,20 +96,20 @@ class PrivateFit:
     # Quantiles.
 
     @property
-    def _start_share(self) -> float:
-        """Share of the way from the median to the level that the start goes: all of it for small budgets."""
-        size = self.config.records * self.size * self.mass / self.n
+    def _start_weight(self) -> float:
+        """Weight a in ``start level = 0.5 + a (tau - 0.5)``; tends to 1 as ``n mu`` tends to 0."""
+        size = self.config.records_per_coefficient * self.size * self.mass / self.n
         return 1 - (1 - small_budget_weight(size)) ** 4
 
-    def _fit_median(self) -> tuple[Array, Estimate, float]:
-        """Return the starting constant, a rough fit of the median, and the scale of the target."""
+    def _fit_rough_stage(self) -> tuple[Array, PosteriorEstimate, float]:
+        """Fit the median from a private constant; return the constant, the fit, and the scale of the target."""
         low, high = self.loss.slope_range
-        first = self._first_level
+        first = self._start_level
         middle, std_error, scale = self._locate_target(first)
         start = np.zeros(self.size)
         start[: self.lead] = middle
-        loss = LocalLoss(
-            Slope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2),
+        loss = PosteriorLocalLoss(
+            QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2),
             (high - low) * constants.NORMAL_DENSITY_AT_0 / scale,
             scale,
             slope_std=constants.SLOPE_STD * (high - low),
@@ -117,87 +119,91 @@ class PrivateFit:
         return start, found, scale
 
     @property
-    def _first_level(self) -> float:
-        """Level of the first location of the target."""
-        return 0.5 + self._start_share * (level_of_loss(self.loss) - 0.5)
+    def _start_level(self) -> float:
+        """Level of the quantile of the target that is the starting constant."""
+        return 0.5 + self._start_weight * (planned_quantile_level(self.loss) - 0.5)
 
-    def _fit_level(self, start: Array, rough: Estimate, scale: float, mean_gradient: Array | None = None) -> Array:
-        """Move the intercept of the median to the level, and fit there.
+    def _fit_fine_stage(
+        self, start: Array, rough: PosteriorEstimate, scale: float, mean_gradient: Array | None = None
+    ) -> Array:
+        """Re-estimate intercept and residual scale by private counts, then fit with a bandwidth of that scale.
 
-        Slopes are centred where ``mean_gradient``, their constant part, was released before.
+        This is the second stage of every level, also of the median. Slopes are centred where ``mean_gradient``, their
+        constant part, was released before.
         """
-        lead, level = self.lead, level_of_loss(self.loss)
+        lead, level = self.lead, planned_quantile_level(self.loss)
         low, high = self.loss.slope_range
         at = rough.mean.copy()
         # Where the start is most of the way to the level, the intercept does not return to the median.
-        at[:lead] += self._start_share * (start[:lead] - at[:lead])
+        at[:lead] += self._start_weight * (start[:lead] - at[:lead])
         shift, std_error, found = self._locate_residuals(at, scale, level)
         at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
         scale = constants.NORMAL_SCALE * found
         self.released["residual_scale"] = scale
         curvature = (high - low) * level * (1 - level) / found
         offset = 0.0 if mean_gradient is None else (low + high) / 2
-        fine = LocalLoss(
-            Slope(self._smoothed_loss(constants.FINE_WIDTH * scale), offset), curvature, scale,
+        fine = PosteriorLocalLoss(
+            QuerySlope(self._smoothed_loss(constants.FINE_WIDTH * scale), offset), curvature, scale,
             slope_std=constants.SLOPE_STD * (high - low),
         )  # fmt: skip
-        noise = rough.noise.copy()
+        noise = rough.unshrunk_variance.copy()
         noise[:lead] = constants.UNKNOWN_VARIANCE
         # Coefficients of the level differ from those of the median.
         drift = constants.LEVEL_SHIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
-        constant = np.zeros(self.size)
+        constant, earlier = np.zeros(self.size), (rough.unshrunk_mean, noise, drift)
         constant[:lead] = at[:lead]
-        earlier = rough.found, noise, drift
         estimate = self.rounds.run_early(
             "gradients", fine, constant, std_error**2, earlier, at, mean_gradient=mean_gradient
-        )  # fmt: skip
-        self.level_noise = estimate.noise
-        late = self._kinked_loss(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale)
-        return self._refine(estimate, late)
+        )
+        self.level_noise = estimate.unshrunk_variance
+        return self._refine(estimate, self._kinked_loss(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale))
 
-    def _kinked_loss(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> LocalLoss:
+    def _kinked_loss(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> PosteriorLocalLoss:
         """Return a kinked loss, whose curvature is the share of records near the kink; smoothed with a bandwidth."""
         low, high = loss.slope_range
+        factor, max_second_derivative = (
+            QueryFactor("inside", width=width, weighting="square"),
+            (high - low) / (2 * width),
+        )
         if self.bandwidth is not None:
-            smooth = convolve(loss, self.kernel, self.bandwidth)
-            factor = Factor("curvature", smooth, weighting="square")
-            return LocalLoss(Slope(smooth, weighting="square"), curvature, scale, 1.0, factor, smooth.smoothness)
-        factor = Factor("inside", width=width, weighting="square")
-        steepest = (high - low) / (2 * width)
-        return LocalLoss(Slope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
+            loss = convolve(loss, self.kernel, self.bandwidth)
+            factor, max_second_derivative = QueryFactor("curvature", loss, weighting="square"), float(loss.smoothness)
+        return PosteriorLocalLoss(
+            QuerySlope(loss, weighting="square"), curvature, scale, 1.0, factor, max_second_derivative
+        )
 
     def _smoothed_loss(self, width: float) -> PointwiseLoss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _locate_target(self, level: float = 0.5) -> tuple[float, float, float]:
         """Return a private quantile of the target, its standard deviation, and the scale of a normal law."""
-        bracket = release_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
+        bracket = locate_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
         low, high = (-1.0, 1.0)
         if bracket is not None:  # rare targets lie beyond
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
         prior = LocationPrior(low, high, 2.0**-18 * width, width / 4)
-        middle, std_error, scale = search_quantile(
-            self.rows, "targets", Statistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
+        middle, std_error, scale = locate_quantile(
+            self.rows, "targets", QueryStatistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
         )
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
         """Return the residuals' quantile at the wanted level, its standard deviation, and their scale there."""
-        gone, first = (self._start_share, self._first_level) if self.config.fits == 1 else (0.0, 0.5)
+        gone, first = (self._start_weight, self._start_level) if self.config.fits == 1 else (0.0, 0.5)
         # Up to thrice the distance of a normal law, less the part that the start has gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(first))
         margin = 2 * scale * (1 - gone)
         # Far further where most targets are equal, such as 0, and the scale at the median is not that of the others.
         far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
-        size = self.config.records * self.size * self.mass / self.n
+        size = self.config.records_per_coefficient * self.size * self.mass / self.n
         prior = LocationPrior(
             min(0.0, guess) - margin, max(0.0, guess) + margin,
             min(0.5, max(2.0**-10, 30 / size)) * scale, 1.5 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
-        residual = Statistic("residual", self.frame.row_coefficients(phi))
-        return search_quantile(self.rows, "residuals", residual, level, prior, constants.RESIDUAL_COUNTS, self.mass)
+        residual = QueryStatistic("residual", self.frame.row_coefficients(phi))
+        return locate_quantile(self.rows, "residuals", residual, level, prior, constants.RESIDUAL_COUNTS, self.mass)
 
     # Means.
 
@@ -212,46 +218,46 @@ class PrivateFit:
         start[:lead] = middle
         closed = width * scale
 
-        def clipped(limit: float, spread: float) -> LocalLoss:
+        def clipped(limit: float, spread: float) -> PosteriorLocalLoss:
             inside = float(erf(limit / scale / math.sqrt(2)))
-            return LocalLoss(Slope(Huber(limit)), inside, spread, limit / width, slope_std=scale)
+            return PosteriorLocalLoss(QuerySlope(Huber(limit)), inside, spread, limit / width, slope_std=scale)
 
         variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
         rough = rounds.run_early("rough gradients", clipped(closed, scale), start, variance)
         theta = self.frame.row_coefficients(rough.mean)
-        tails = release_residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = min(tails.scale(scale), scale)
         limit = tails.best(width * scale, rounds.noise("gradients") / width)
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
         # Where the clip has grown, the rough rounds had another minimiser.
         spread = max(scale, limit / width)
         opened = max(0.0, 1 - closed / limit) * spread
-        noise = rough.noise.copy()
+        noise = rough.unshrunk_variance.copy()
         noise[:lead] += opened**2
         drift = constants.LEVEL_SHIFT * opened / math.sqrt(max(1, self.size - lead))
         variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * spread) ** 2
-        found = rounds.run_early(
-            "gradients", clipped(limit, spread), start, variance, (rough.found, noise, drift),
-            rough.mean,
-        )  # fmt: skip
+        earlier = rough.unshrunk_mean, noise, drift
+        found = rounds.run_early("gradients", clipped(limit, spread), start, variance, earlier, rough.mean)
         if "late gradients" in self.terms:
             limit = tails.best(width * scale, rounds.noise("late gradients") / width)
             self.released["residual_limit"] = limit
-        factor = Factor("inside", width=limit, weighting="square")
-        slope = Slope(Huber(limit), weighting="square")
-        return self._refine(found, LocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
+        factor = QueryFactor("inside", width=limit, weighting="square")
+        slope = QuerySlope(Huber(limit), weighting="square")
+        return self._refine(found, PosteriorLocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
 
     def _fit_smooth(self) -> Array:
         """Fit a smooth loss of residuals, which has a scale of its own."""
-        middle, std_error, scale = self._locate_target(level_of_loss(self.loss))
+        middle, std_error, scale = self._locate_target(planned_quantile_level(self.loss))
         start = np.zeros(self.size)
         start[: self.lead] = middle
         curvature, slope_std = float(self.loss.smoothness), float(self.loss.lipschitz) / 2
-        loss = LocalLoss(Slope(self.loss), curvature, scale, slope_std=slope_std)
+        loss = PosteriorLocalLoss(QuerySlope(self.loss), curvature, scale, slope_std=slope_std)
         found = self.rounds.run_early("gradients", loss, start, std_error**2 + scale**2)
-        factor = Factor("curvature", self.loss, weighting="square")
-        slope = Slope(self.loss, weighting="square")
-        return self._refine(found, LocalLoss(slope, curvature, scale, 1.0, factor, curvature))
+        factor, slope = (
+            QueryFactor("curvature", self.loss, weighting="square"),
+            QuerySlope(self.loss, weighting="square"),
+        )
+        return self._refine(found, PosteriorLocalLoss(slope, curvature, scale, 1.0, factor, curvature))
 
     # Margins.
 
@@ -266,7 +272,7 @@ class PrivateFit:
         if kinked:
             smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.HINGE_WIDTH)
             sharp = convolve(self.loss, self.kernel, self.bandwidth or constants.SHARP_HINGE_WIDTH)
-        share, std_error = release_positive_share(self.rows, self.mass)
+        share, std_error = release_fit_positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
         self.rounds.information = 4 * share * (1 - share)
         start = np.zeros(self.size)
@@ -281,8 +287,8 @@ class PrivateFit:
             return self._margin_curvature(smooth, phi)
 
         curvature = margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
-        loss = LocalLoss(
-            Slope(smooth, weighting="clip"), curvature, 1.0,
+        loss = PosteriorLocalLoss(
+            QuerySlope(smooth, weighting="clip"), curvature, 1.0,
             slope_std=math.sqrt(share * (1 - share)) * float(self.loss.lipschitz),
         )  # fmt: skip
         found = self.rounds.run_early(
@@ -294,9 +300,9 @@ class PrivateFit:
         if kinked:
             late = self._kinked_loss(self.loss, curvature, 1.0, constants.HINGE_INSIDE)
         else:
-            factor = Factor("curvature", smooth, weighting="square")
-            slope = Slope(smooth, weighting="square")
-            late = LocalLoss(slope, curvature, 1.0, 1.0, factor, float(smooth.smoothness))
+            factor = QueryFactor("curvature", smooth, weighting="square")
+            slope = QuerySlope(smooth, weighting="square")
+            late = PosteriorLocalLoss(slope, curvature, 1.0, 1.0, factor, float(smooth.smoothness))
         mean = self._refine(found, late).copy()
         if self.config.ranking:
             mean[:lead] -= start[:lead]
@@ -312,8 +318,8 @@ class PrivateFit:
         Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less the
         more records there are.
         """
-        exact = intercept_of_share(share, self._margin_std(phi)) / self.frame.constant
-        records = self.config.records * self.rounds.information
+        exact = calibrated_intercept(share, self._margin_std(phi)) / self.frame.constant
+        records = self.config.records_per_coefficient * self.rounds.information
         weight = records / (records + constants.INTERCEPT_RECORDS)
         moved = phi.copy()
         moved[0] = weight * phi[0] + (1 - weight) * exact
@@ -323,21 +329,23 @@ class PrivateFit:
         """Return the expected curvature of normal margins, exact along the constant and along phi."""
         lead, moments, spread = self.lead, self.rounds.moments, self._margin_std(phi)
         middle = float(phi[:lead].sum()) * self.frame.constant
-        height, tilt, along = margin_moments(loss, middle, spread, self.config.clip)
-        matrix = height * np.diag(moments)
+        mean, first, second = margin_moments(loss, middle, spread, self.config.clip)
+        matrix = mean * np.diag(moments)
         if spread < 1e-3:
             return matrix
-        way = phi.copy()
-        way[:lead] = 0.0
-        direction = moments * way / spread  # of u . way / spread, which has unit variance
-        matrix += (along - height) * np.outer(direction, direction)
+        slopes = phi.copy()
+        slopes[:lead] = 0.0
+        direction = moments * slopes / spread  # of u . slopes / spread, which has unit variance
+        matrix += (second - mean) * np.outer(direction, direction)
         if lead:
             constant = np.zeros(self.size)
             constant[0] = self.frame.constant
-            matrix += tilt * (np.outer(direction, constant) + np.outer(constant, direction))
+            matrix += first * (np.outer(direction, constant) + np.outer(constant, direction))
         return np.asarray(matrix)
 
-    def _calibrate(self, loss: PointwiseLoss, found: Estimate, share: float) -> tuple[Estimate, float]:
+    def _calibrate(
+        self, loss: PointwiseLoss, found: PosteriorEstimate, share: float
+    ) -> tuple[PosteriorEstimate, float]:
         """Return an estimate calibrated by a noisy histogram of margins by label, and the mean curvature there."""
         lead, frame = self.lead, self.frame
         direction = found.mean.copy()
@@ -347,7 +355,7 @@ class PrivateFit:
             spread = 1.0
         middle = float(found.mean[:lead].sum()) * frame.constant
         edges = margin_edges(middle, spread)
-        margin = Statistic("margin", frame.row_coefficients(direction))
+        margin = QueryStatistic("margin", frame.row_coefficients(direction))
         counts = self.rows.histogram("margins", margin, spread * edges[1:-1], by_label=True)
         std = self.terms["margins"].scale / self.mass
         penalty = np.zeros((2, 2))
@@ -364,19 +372,19 @@ class PrivateFit:
         mean = factor * direction
         mean[:lead] = intercept / frame.constant
         variance = factor**2 * found.variance
-        return Estimate(mean, variance, mean, variance, found.kept_share), curvature
+        return PosteriorEstimate(mean, variance, mean, variance, found.kept_share), curvature
 
 
-def release_positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
+def release_fit_positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
     centre = 0.5 if rows.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
-    found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
+    found = centre * mass + rows.count("labels", QueryStatistic("label"), -0.5, centre)
     std = rows.terms["labels"].scale / mass
-    share = posterior_label_share(found / mass, std, mass)
+    share = calibrated_label_share(found / mass, std, mass)
     return share, min(std / (share * (1 - share)), 1.0)
 
 
 def release_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
     """Return the noisy total weight of all records, at least a hundredth of their number."""
-    found = rows.count(name, Statistic("target"), math.inf)
+    found = rows.count(name, QueryStatistic("target"), math.inf)
     return min(max(found, constants.MIN_MASS_SHARE * n_samples), float(n_samples))

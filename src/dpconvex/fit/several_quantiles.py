@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial.legendre import legvander
 from scipy.special import ndtri
 
-from dpconvex.core.queries import Slope
+from dpconvex.core.queries import QuerySlope
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.losses import Pinball
 from dpconvex.types import Array
@@ -31,35 +31,35 @@ class SeveralQuantiles(PrivateFit):
             self.loss = Pinball(level)
             if number < self.config.targets:
                 self.rows = self.rounds.rows = self.rows.target(number)
-                median = self._fit_median()
-            found.append(self._fit_level(*median, (0.5 - level) * mean_row))
+                rough = self._fit_rough_stage()
+            found.append(self._fit_fine_stage(*rough, (0.5 - level) * mean_row))
             noises.append(float(self.frame.moments @ self.level_noise))
             scales.append(self.released["residual_scale"])
         self.released["residual_scale"] = np.array(scales)
         if self.config.targets > 1:
             return np.array(found).T
-        curve = smooth_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
+        curve = smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
         return curve.T
 
     @property
-    def _first_level(self) -> float:
-        """Level of the first location: 1/2 for levels of one target."""
-        return 0.5 if self.config.targets == 1 else super()._first_level
+    def _start_level(self) -> float:
+        """Level of the starting constant: 1/2 for levels of one target."""
+        return 0.5 if self.config.targets == 1 else super()._start_level
 
     @property
-    def _start_share(self) -> float:
-        return 0.0 if self.config.targets == 1 else super()._start_share
+    def _start_weight(self) -> float:
+        return 0.0 if self.config.targets == 1 else super()._start_weight
 
     def _release_mean_row(self) -> Array:
         """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         if "mean row" not in self.terms:
             return np.zeros(self.size)
         frame, zero = self.frame, np.zeros(self.size)
-        total = self.rows.slope_sum("mean row", zero, Slope(None), frame, frame.median_row_norm)
+        total = self.rows.slope_sum("mean row", zero, QuerySlope(None), frame, frame.median_row_norm)
         return np.asarray(total / self.mass)
 
 
-def smooth_levels(found: Array, levels: Sequence[float], variances: Array, moments: Array) -> Array:
+def smooth_quantile_levels(found: Array, levels: Sequence[float], variances: Array, moments: Array) -> Array:
     """Return coefficients of every level, a row each, smoothed along the level.
 
     Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further

@@ -13,15 +13,16 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
-from dpconvex.engine.row_weights import canonical_identifier, exact_values
+from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
 from dpconvex.on_demand import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
@@ -84,6 +85,12 @@ class Cells:
             rows[here] = indices.reshape(-1) + len(items)
             items += [Cell(time=time) for time in times]
         return items, rows
+
+
+def map_cells(cells: Cells, function: Callable[[Cell], Any], dtype: npt.DTypeLike) -> NDArray[Any]:
+    """Return a function of every cell, which is called once for each different one."""
+    items, rows = cells.distinct()
+    return np.array([function(item) for item in items], dtype=dtype)[rows]
 
 
 def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
@@ -179,12 +186,12 @@ def read_cell(value: object) -> Cell:
     return Cell()
 
 
-def read_identifiers(column: Any, missing: Sequence[str]) -> NDArray[Any]:
+def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
     """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers.
 
     Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     """
-    values = exact_values(column)
+    values = exact_identifiers(column)
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
     if values.dtype.kind not in "OSU" and not numbers:
         return values
@@ -211,17 +218,17 @@ def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
     """Return the meaning of a cell; the decimal sign is that of text."""
     number, time = cell.number, cell.time
     if cell.text is not None:
-        number = _parse_number(cell.text, decimal)
+        number = _parse_number_cell(cell.text, decimal)
     word = cell.text
     if number is not None:  # as it is written: whole ones without a decimal point
         whole = math.isfinite(number) and number == int(number) and abs(number) < 2**53
         word = (str(int(number)) if whole else repr(number)) if math.isfinite(number) else None
     if word is not None:
-        time = iso_time(word)
+        time = iso_time_of_cell(word)
     return CellMeaning(number, None if cell.text is None else _TRUTH.get(cell.text.lower()), time)
 
 
-def _parse_number(text: str, decimal: str) -> float | None:
+def _parse_number_cell(text: str, decimal: str) -> float | None:
     """Return the number that a text is, by the decimal sign or else by a point."""
     parts = _COMMA.fullmatch(text) if decimal == "," else None
     if parts is not None:
@@ -231,7 +238,7 @@ def _parse_number(text: str, decimal: str) -> float | None:
     return float(text) if _POINT.fullmatch(text) else None
 
 
-def iso_time(word: str) -> np.datetime64 | None:
+def iso_time_of_cell(word: str) -> np.datetime64 | None:
     """Return the second that a text in ISO 8601 says, as the clock on the wall showed it, None for other text."""
     try:
         found = datetime.datetime.fromisoformat(word)
@@ -240,7 +247,7 @@ def iso_time(word: str) -> np.datetime64 | None:
     return np.datetime64(found.replace(tzinfo=None, microsecond=0), "s")
 
 
-class WordMatcher:
+class CellWordMatcher:
     """Declared words, and the index of the one that a cell means.
 
     Where several mean the same, the first is taken; schemas refuse such words.
@@ -248,36 +255,26 @@ class WordMatcher:
 
     def __init__(self, words: Sequence[str], decimal: str = ".") -> None:
         self.decimal = decimal
-        self._texts: dict[str, int] = {}
-        self._numbers: dict[float, int] = {}
-        self._truths: dict[float, int] = {}
-        self._times: dict[np.datetime64, int] = {}
+        self._known: dict[tuple[str, object], int] = {}  # by kind and value
         for index, word in enumerate(words):
-            self._texts.setdefault(word, index)
-            number, truth, time = cell_meaning(Cell(text=word), decimal)
-            if number is not None:
-                self._numbers.setdefault(number, index)
-            if truth is not None:
-                self._truths.setdefault(truth, index)
-            if time is not None:
-                self._times.setdefault(time, index)
+            meaning = cell_meaning(Cell(text=word), decimal)._asdict()
+            for kind, value in (("text", word), *meaning.items()):
+                if value is not None:
+                    self._known.setdefault((kind, value), index)
 
     def find(self, cell: Cell) -> int | None:
         """Return the index of the word that a cell means, None if it means none."""
-        if cell.text is not None and cell.text in self._texts:
-            return self._texts[cell.text]
+        if ("text", cell.text) in self._known:
+            return self._known["text", cell.text]
         number, truth, time = cell_meaning(cell, self.decimal)
         # A reader may make numbers of truth values: 1 is true where no word is 1, and the other way round.
-        tries = (
-            (self._numbers, number), (self._truths, truth), (self._truths, number), (self._numbers, truth),
-        )  # fmt: skip
-        found = next((known[key] for known, key in tries if key is not None and key in known), None)
-        return self._times.get(time) if found is None and time is not None else found
+        tries = ("number", number), ("truth", truth), ("truth", number), ("number", truth), ("time", time)
+        return next((self._known[key] for key in tries if key in self._known), None)
 
 
-def is_no_number(cell: Cell) -> bool:
+def is_missing_cell(cell: Cell) -> bool:
     """Return whether a cell is missing: nothing, an infinite number, or the word ``nan``."""
     if cell.text is not None:
-        number = _parse_number(cell.text, ".")
+        number = _parse_number_cell(cell.text, ".")
         return cell.text.lower() == "nan" or (number is not None and not math.isfinite(number))
     return cell.time is None and (cell.number is None or not math.isfinite(cell.number))

@@ -49,7 +49,7 @@ _MULTIBYTE_ENCODINGS = (
 
 
 @dataclass(frozen=True)
-class FileFormat:
+class CSVFormat:
     """Format of a CSV file; None where the header and a byte-order mark say it.
 
     With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
@@ -62,17 +62,17 @@ class FileFormat:
     line_breaks: bool = False
 
 
-def parse_file_format(table: Mapping[str, Any]) -> FileFormat:
+def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
     """Return the format that the table ``[file]`` of a schema declares, or raise."""
-    allowed = [item.name for item in fields(FileFormat)]
+    allowed = [item.name for item in fields(CSVFormat)]
     if not set(table) <= set(allowed):
         raise InputError(f"The schema's [file] may have {allowed} only.")
     values = dict(table)
     delimiter, decimal = values.get("delimiter"), values.get("decimal", ".")
     if "delimiter" in values:
-        check_delimiter(delimiter)
+        check_csv_delimiter(delimiter)
     if "encoding" in values:
-        check_encoding(values["encoding"])
+        check_csv_encoding(values["encoding"])
     if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
         raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
     if not isinstance(values.get("line_breaks", False), bool):
@@ -82,10 +82,10 @@ def parse_file_format(table: Mapping[str, Any]) -> FileFormat:
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
         values["missing"] = ("", *(word.strip() for word in words if word.strip()))
-    return FileFormat(**values)
+    return CSVFormat(**values)
 
 
-def check_delimiter(value: object) -> str:
+def check_csv_delimiter(value: object) -> str:
     """Return the sign that separates fields, or raise."""
     if value == "\\t":
         value = "\t"
@@ -94,9 +94,9 @@ def check_delimiter(value: object) -> str:
     return value
 
 
-def check_encoding(value: object) -> str:
+def check_csv_encoding(value: object) -> str:
     """Return the name of an encoding of text whose lines can be read one by one, or raise."""
-    if not isinstance(value, str) or not _is_stateless(value):
+    if not isinstance(value, str) or not _is_stateless_csv(value):
         raise InputError(
             'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
             "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
@@ -104,7 +104,7 @@ def check_encoding(value: object) -> str:
     return value
 
 
-def _is_stateless(encoding: str) -> bool:
+def _is_stateless_csv(encoding: str) -> bool:
     """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
     try:
         name = codecs.lookup(encoding).name
@@ -114,7 +114,7 @@ def _is_stateless(encoding: str) -> bool:
     return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
 
 
-class LineProblem(enum.IntEnum):
+class CSVLineProblem(enum.IntEnum):
     """Why a line of a CSV file is no row like others; every cell of an open quote or of a long line is missing."""
 
     NONE = 0
@@ -124,7 +124,7 @@ class LineProblem(enum.IntEnum):
     UNDECODED = 4  # other bytes than the encoding has: they are replaced
 
 
-class TableRows(NamedTuple):
+class CSVRows(NamedTuple):
     """Columns of text, and the problem of every row."""
 
     cells: pl.DataFrame
@@ -132,7 +132,7 @@ class TableRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class CSVLayout:
     """Format of a CSV file: the names of its fields, their delimiter, and the byte at which the rows begin."""
 
     names: tuple[str, ...]
@@ -146,17 +146,17 @@ class Layout:
         """The bytes of a line end; two of them never overlap."""
         return "\n".encode(self.encoding)
 
-    def read(self, path: Path, wanted: list[str]) -> TableRows:
+    def read(self, path: Path, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of all lines below the header."""
-        with open_bytes(path) as file:
+        with open_csv_bytes(path) as file:
             file.read(self.start)
-            blocks = [file.read()] if self.line_breaks else read_line_blocks(file, self.newline)
+            blocks = [file.read()] if self.line_breaks else read_csv_blocks(file, self.newline)
             found = [self.read_block(block, wanted) for block in blocks]
         if not found:
             return self.read_block(b"", wanted)
-        return TableRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
+        return CSVRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
 
-    def read_block(self, block: bytes, wanted: list[str]) -> TableRows:
+    def read_block(self, block: bytes, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of whole lines; the last one may lack its line end."""
         lines, undecoded = self._decode_lines(block)
         return self._parse_lines(lines.str.strip_suffix("\r"), undecoded, wanted)
@@ -169,15 +169,15 @@ class Layout:
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
-        decoded = [_decode_line(line, self.encoding) for line in whole.split(self.newline) if block]
+        decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(self.newline) if block]
         if self.line_breaks:
-            decoded = list(_join_open_quotes(decoded))
+            decoded = list(_join_csv_quotes(decoded))
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
-    def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> TableRows:
-        problems = np.where(undecoded, LineProblem.UNDECODED, LineProblem.NONE).astype(np.uint8)
-        problems[(lines == "").to_numpy()] = LineProblem.BLANK
+    def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> CSVRows:
+        problems = np.where(undecoded, CSVLineProblem.UNDECODED, CSVLineProblem.NONE).astype(np.uint8)
+        problems[(lines == "").to_numpy()] = CSVLineProblem.BLANK
         quoted = lines.str.contains('"', literal=True)
         if quoted.any():
             # Quotes around a whole field without a delimiter or a quote in it may as well be absent.
@@ -188,13 +188,13 @@ class Layout:
             quoted = quoted & ~simple
         unquoted, long = self._split_unquoted(lines.filter(~quoted), wanted)
         here, there = np.flatnonzero(~quoted.to_numpy()), np.flatnonzero(quoted.to_numpy())
-        problems[here[long]] = LineProblem.LONG
+        problems[here[long]] = CSVLineProblem.LONG
         if not len(there):
-            return TableRows(unquoted, problems)
+            return CSVRows(unquoted, problems)
         one_by_one, faults = self._parse_quoted(lines.filter(quoted).to_list(), wanted)
         problems[there] = np.where(faults, faults, problems[there])
         order = np.argsort(np.concatenate([here, there]))
-        return TableRows(pl.concat([unquoted, one_by_one])[order], problems)
+        return CSVRows(pl.concat([unquoted, one_by_one])[order], problems)
 
     def _indices(self, wanted: list[str]) -> dict[str, int]:
         known = {name: index for index, name in enumerate(self.names)}
@@ -215,9 +215,9 @@ class Layout:
         """Return the fields of lines with quotes, and what is wrong with each line."""
         rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
         for number, line in enumerate(lines):
-            found = split_fields(line, self.delimiter)
+            found = split_csv_fields(line, self.delimiter)
             if found is None or len(found) > len(self.names):
-                faults[number] = LineProblem.OPEN_QUOTE if found is None else LineProblem.LONG
+                faults[number] = CSVLineProblem.OPEN_QUOTE if found is None else CSVLineProblem.LONG
                 found = []
             rows.append(found)
         cells = {}
@@ -226,7 +226,7 @@ class Layout:
         return pl.DataFrame(cells), faults
 
 
-def split_fields(line: str, delimiter: str) -> list[str] | None:
+def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     """Return the fields of one line, None if its quotes do not match.
 
     Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
@@ -250,7 +250,7 @@ def split_fields(line: str, delimiter: str) -> list[str] | None:
     return fields
 
 
-def _decode_line(line: bytes, encoding: str) -> tuple[str, bool]:
+def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
     """Return a line as text, and whether bytes of it had to be replaced."""
     try:
         return line.decode(encoding), False
@@ -258,7 +258,7 @@ def _decode_line(line: bytes, encoding: str) -> tuple[str, bool]:
         return line.decode(encoding, "replace"), True
 
 
-def _join_open_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+def _join_csv_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     """Join lines while a quote is open: an open quote of one record changes those that follow."""
     record: list[str] = []
     failed = is_open = False
@@ -273,7 +273,7 @@ def _join_open_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool
         yield "\n".join(record), failed
 
 
-def read_line_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
+def read_csv_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
     """Give the rest of a file in blocks of whole lines."""
     rest = bytearray()
     while block := file.read(size):
@@ -288,7 +288,7 @@ def read_line_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Ite
         yield bytes(rest)
 
 
-def find_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
+def find_csv_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
     """Return the first byte after the next line end, or after the file."""
     file.seek(position)
     tail = b""
@@ -302,7 +302,7 @@ def find_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
 
 
 @contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a CSV file, packed or not; an archive must hold one table."""
     suffix = path.suffix.lower()
     if suffix not in PACKED:
@@ -326,7 +326,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
 
 
-def _find_encoding(start: bytes, said: str | None) -> str:
+def _find_csv_encoding(start: bytes, said: str | None) -> str:
     """Return the encoding that the user says, or else a byte-order mark."""
     marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
     if said is None:
@@ -337,11 +337,11 @@ def _find_encoding(start: bytes, said: str | None) -> str:
     return marked if marked is not None and marked.startswith(name) else f"{name}-le"
 
 
-def read_layout(path: Path, file: FileFormat) -> Layout:
+def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     """Return how a CSV file is written, from its first line and from what the user says."""
-    with open_bytes(path) as source:
+    with open_csv_bytes(path) as source:
         start = source.read(_LONGEST_HEADER)
-    encoding = _find_encoding(start, file.encoding)
+    encoding = _find_csv_encoding(start, file.encoding)
     newline = "\n".encode(encoding)
     line, end, _ = start.partition(newline)
     problem = "The first line of the CSV file must hold the names of the columns"
@@ -356,30 +356,29 @@ def read_layout(path: Path, file: FileFormat) -> Layout:
         )
     if not end and len(start) == _LONGEST_HEADER:
         raise InputError(f"{problem}, and be shorter than {_LONGEST_HEADER >> 20} MiB.")
-    delimiter = file.delimiter or max(DELIMITERS, key=lambda sign: len(split_fields(header, sign) or ()))
-    names = split_fields(header, delimiter)
+    delimiter = file.delimiter or max(DELIMITERS, key=lambda sign: len(split_csv_fields(header, sign) or ()))
+    names = split_csv_fields(header, delimiter)
     if names is None:
         raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
-    _check_header(names, problem, encoding)
-    return Layout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
+    _check_csv_header(names, problem, encoding)
+    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
 
 
-def _check_header(names: list[str], problem: str, encoding: str) -> None:
-    if any(_looks_like_number(name) for name in names):
-        raise InputError(f"{problem}, but it holds a number. Add a header.")
-    for name in names:
-        if len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name:
-            raise InputError(
-                f"{problem}, as text in {encoding.upper()} that can be printed; say --encoding for another encoding."
-            )
+def _check_csv_header(names: list[str], problem: str, encoding: str) -> None:
     named = [name for name in names if name.strip()]
-    if not named:
-        raise InputError(f"{problem}, but it is blank. Add a header.")
-    if len(set(named)) < len(named):
-        raise InputError(f"{problem}, each once, but a name is repeated.")
+    garbled = any(len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name for name in names)
+    faults = {
+        "but it holds a number. Add a header.": any(_is_csv_number(name) for name in names),
+        f"as text in {encoding.upper()} that can be printed; say --encoding for another encoding.": garbled,
+        "but it is blank. Add a header.": not named,
+        "each once, but a name is repeated.": len(set(named)) < len(named),
+    }
+    for fault, found in faults.items():
+        if found:
+            raise InputError(f"{problem}, {fault}")
 
 
-def _looks_like_number(text: str) -> bool:
+def _is_csv_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -387,7 +386,7 @@ def _looks_like_number(text: str) -> bool:
     return text.strip().lower() not in ("nan", "inf", "infinity")
 
 
-def line_problem_texts(layout: Layout) -> dict[LineProblem, tuple[str, str]]:
+def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]]:
     """Return the text and the remedy of each problem of lines, from public facts."""
     commas = (
         'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
@@ -396,28 +395,28 @@ def line_problem_texts(layout: Layout) -> dict[LineProblem, tuple[str, str]]:
     )
     breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
     return {
-        LineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
-        LineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
-        LineProblem.UNDECODED: (
+        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
+        CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
+        CSVLineProblem.UNDECODED: (
             f"bytes that are not {layout.encoding.upper()}",
             "say --encoding, for instance cp1252, which spreadsheets write",
         ),
     }
 
 
-def count_line_problems(problems: NDArray[np.uint8], layout: Layout) -> list[str]:
+def count_csv_problems(problems: NDArray[np.uint8], layout: CSVLayout) -> list[str]:
     """Return how many lines have which problem: private, for the holder of the rows."""
     found = []
-    for problem, (what, remedy) in line_problem_texts(layout).items():
+    for problem, (what, remedy) in csv_problem_texts(layout).items():
         count = int((problems == problem).sum())
         if count:
             found.append(f"{count:,} {'line has' if count == 1 else 'lines have'} {what}: {remedy}.")
     return found
 
 
-def unreadable_lines(path: Path, layout: Layout) -> InputError:
+def unreadable_csv_lines(path: Path, layout: CSVLayout) -> InputError:
     """Return an error that names every reason: which of them holds depends on the rows."""
-    reasons = "; ".join(f"{what} ({remedy})" for what, remedy in line_problem_texts(layout).values())
+    reasons = "; ".join(f"{what} ({remedy})" for what, remedy in csv_problem_texts(layout).values())
     return InputError(
         f"The file {path.name!r} has lines that cannot be read, for one of these reasons: {reasons}. "
         "`dpconvex bounds check` counts each, for your eyes only. A fit may use --invalid-rows ignore instead."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.row_weights import NOBODY, person_tags
-from dpconvex.inputs.cells import Cell, Cells, WordMatcher, read_cells, replace_decimal_comma
-from dpconvex.inputs.csv_reader import MISSING_WORDS, FileFormat, count_line_problems
-from dpconvex.inputs.encoding import encode, flag_word, match_labels, read_times, to_array
-from dpconvex.inputs.schema import Column, Date, Flag, Number, Schema
-from dpconvex.inputs.table_files import hide_values, open_table, read_person_column
+from dpconvex.engine.person_identifiers import NOBODY, person_tags
+from dpconvex.inputs.cells import Cell, Cells, CellWordMatcher, map_cells, read_cells, replace_decimal_comma
+from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encode_times, encoded_array, flag_word
+from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
+from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber
+from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
 from dpconvex.on_demand import pl
 
 MOST = 0.9  # of its cells decide the kind of a column: a remark among numbers makes no categories of them
@@ -35,79 +35,73 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class ColumnKind:
-    """Guessed kind of a column, its decimal sign, and the format of its dates.
+class InspectedKind:
+    """Guessed kind of a column, its decimal sign, and the format of its dates."""
 
-    Kinds are number, code, identifier, flag, date, text and name.
-    """
-
-    kind: str
+    kind: str  # number, code, identifier, flag, date, text or name
     decimal: str = "."
     format: str = ""
 
 
-def guess_column_kinds(path: Path, file: FileFormat) -> tuple[dict[str, ColumnKind], list[str]]:
+def inspect_column_kinds(path: Path, file: CSVFormat) -> tuple[dict[str, InspectedKind], list[str]]:
     """Return the guessed kind of each column, for a template that people fill in, and counts of unreadable lines."""
-    opened = open_table(path, file)
+    opened = open_table_file(path, file)
     table, problems = opened.read_rows(opened.names)
-    with hide_values(path):
-        kinds = {name: _guess_kind(table[name]) for name in opened.names}
-    return kinds, [] if opened.layout is None else count_line_problems(problems, opened.layout)
+    with hide_file_values(path):
+        kinds = {name: _inspect_column_kind(table[name]) for name in opened.names}
+    return kinds, [] if opened.layout is None else count_csv_problems(problems, opened.layout)
 
 
-def _guess_kind(column: pl.Series) -> ColumnKind:
+def _inspect_column_kind(column: pl.Series) -> InspectedKind:
     if column.dtype == pl.Boolean:
-        return ColumnKind("flag")
+        return InspectedKind("flag")
     if column.dtype in (pl.Date, pl.Datetime):
-        return ColumnKind("date")
+        return InspectedKind("date")
     numeric = column.dtype.is_numeric()
     if not numeric and column.dtype != pl.String:
-        return ColumnKind("text")
+        return InspectedKind("text")
     known = column.drop_nulls()
     if not numeric:
         known = known.str.strip_chars()
         known = known.filter(~known.is_in(list(MISSING_WORDS)))
-        usual = Flag("")
+        usual = SchemaFlag("")
         words = set(known.str.to_lowercase().unique().to_list())
         if 1 < len(words) <= 4 and words <= {*usual.true, *usual.false}:
-            return ColumnKind("flag")
+            return InspectedKind("flag")
     zeros = 0 if numeric else int(known.str.contains(r"^0[0-9]+$").sum())
     digits = zeros > ZEROS * len(known)
     numbers = known.cast(pl.Float64, strict=False).drop_nulls()
     if len(numbers) >= MOST * len(known) and not digits:
         different = numbers.unique()
         if set(different.to_list()) == {0.0, 1.0} and len(numbers) == len(known):
-            return ColumnKind("flag")
+            return InspectedKind("flag")
         whole = bool((different == different.round()).all())
         if whole and len(different) <= MOST_CODES < len(known):
-            return ColumnKind("code")
+            return InspectedKind("code")
         if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
-            return ColumnKind("identifier")
-        return ColumnKind("number")
+            return InspectedKind("identifier")
+        return InspectedKind("number")
     if not digits and replace_decimal_comma(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
-        return ColumnKind("number", decimal=",")
+        return InspectedKind("number", decimal=",")
     words = known.unique().to_list()
     allowed = math.floor((1 - MOST) * len(words))
     for form in DATE_FORMATS:
-        others = (word for word in words if not _is_date(word, form))
+        others = (word for word in words if not _inspect_dates(word, form))
         if next(islice(others, allowed, None), None) is None:
-            return ColumnKind("date", format=form)
-    return ColumnKind("name" if len(words) > max(MOST_CODES, len(known) / 4) else "text")
+            return InspectedKind("date", format=form)
+    return InspectedKind("name" if len(words) > max(MOST_CODES, len(known) / 4) else "text")
 
 
-def _is_date(word: str, form: str) -> bool:
+def _inspect_dates(word: str, form: str) -> bool:
     try:
-        if form:
-            datetime.datetime.strptime(word, form)
-        else:
-            datetime.datetime.fromisoformat(word)
+        datetime.datetime.strptime(word, form) if form else datetime.datetime.fromisoformat(word)
     except ValueError:
         return False
     return True
 
 
 @dataclass(frozen=True)
-class ColumnCheck:
+class ColumnInspection:
     """Counts of a column's cells that a schema cannot read; private."""
 
     name: str
@@ -120,78 +114,73 @@ class ColumnCheck:
 
 
 @dataclass(frozen=True)
-class SchemaCheck:
+class FileInspection:
     """Counts of a file by a schema: its columns, its rows, invalid rows, and unreadable lines with reasons; private."""
 
-    columns: tuple[ColumnCheck, ...]
+    columns: tuple[ColumnInspection, ...]
     rows: int
     invalid: int
     lines: tuple[str, ...] = ()
 
 
-def check_schema(path: Path, schema: Schema, person: str | None = None) -> SchemaCheck:
+def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileInspection:
     """Count the cells of a file that a schema cannot read, and the rows that would be invalid.
 
     Privacy: none. Every number depends on every row, and no budget covers it.
     """
     target, file = schema.target, schema.file
     others = [name for name in (None if target is None else target.name, person) if name is not None]
-    opened = open_table(path, file)
+    opened = open_table_file(path, file)
     table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
-    with hide_values(None):
+    with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in table.columns}
-    found = [_check_column(column, cells[column.name], file) for column in schema.columns]
+    found = [_inspect_column(column, cells[column.name], file) for column in schema.columns]
     invalid = np.zeros(table.height, dtype=bool)
     if table.height and schema.columns:
-        invalid |= np.isnan(to_array(encode(schema, cells))).any(axis=1)
+        invalid |= np.isnan(encoded_array(encode_columns(schema, cells))).any(axis=1)
     if target is not None and target.classes is None:
-        found.append(_check_numbers(target.name, "target", target.bounds, cells[target.name], file))
+        found.append(_inspect_numbers(target.name, "target", target.bounds, cells[target.name], file))
         invalid |= np.isnan(cells[target.name].as_numbers(file.decimal))
     elif target is not None and target.classes is not None:
-        labels = match_labels(cells[target.name], target.classes, file.decimal)
+        labels = encode_labels(cells[target.name], target.classes, file.decimal)
         lost = np.array([label is None for label in labels])
-        found.append(_check_words(target.name, "target", target.classes, cells[target.name], lost, file))
+        found.append(_inspect_words(target.name, "target", target.classes, cells[target.name], lost, file))
         invalid |= lost
     if person is not None:
-        empty = person_tags(read_person_column(table[person], file)) == NOBODY
-        found.append(ColumnCheck(person, "person", int(empty.sum())))
+        empty = person_tags(read_people_file(table[person], file)) == NOBODY
+        found.append(ColumnInspection(person, "person", int(empty.sum())))
         invalid |= empty
-    lines = () if opened.layout is None else tuple(count_line_problems(problems, opened.layout))
-    return SchemaCheck(tuple(found), table.height, int(invalid.sum()), lines)
+    lines = () if opened.layout is None else tuple(count_csv_problems(problems, opened.layout))
+    return FileInspection(tuple(found), table.height, int(invalid.sum()), lines)
 
 
-def _where(cells: Cells, holds: Callable[[Cell], bool]) -> Mask:
-    items, rows = cells.distinct()
-    return np.array([holds(item) for item in items], dtype=bool)[rows]
-
-
-def _is_empty(cells: Cells, file: FileFormat) -> Mask:
+def _is_empty(cells: Cells, file: CSVFormat) -> Mask:
     """Return which cells hold nothing, or a word for a missing value."""
     words = {"", *file.missing}
-    return _where(cells, lambda cell: cell == Cell() or cell.text in words)
+    return map_cells(cells, lambda cell: cell == Cell() or cell.text in words, bool)
 
 
-def _check_column(column: Column, cells: Cells, file: FileFormat) -> ColumnCheck:
-    if isinstance(column, Number):
-        return _check_numbers(column.name, "number", (column.low, column.high), cells, file)
+def _inspect_column(column: Column, cells: Cells, file: CSVFormat) -> ColumnInspection:
+    if isinstance(column, SchemaNumber):
+        return _inspect_numbers(column.name, "number", (column.low, column.high), cells, file)
     empty, hint = _is_empty(cells, file), ""
-    if isinstance(column, Date):
-        lost, kind = np.isnat(read_times(column, cells, file.decimal)), "date"
+    if isinstance(column, SchemaDate):
+        lost, kind = np.isnat(encode_times(column, cells, file.decimal)), "date"
         if (lost & ~empty).any() and not column.format:
             hint = 'give the format of its dates, like format = "%d.%m.%Y"'
-    elif isinstance(column, Flag):
-        declared = WordMatcher((*column.true, *column.false), file.decimal)
-        lost, kind = _where(cells, lambda cell: flag_word(declared, cell) is None), "flag"
+    elif isinstance(column, SchemaFlag):
+        declared = CellWordMatcher((*column.true, *column.false), file.decimal)
+        lost, kind = map_cells(cells, lambda cell: flag_word(declared, cell) is None, bool), "flag"
     else:
-        matcher = WordMatcher(column.values, file.decimal)
-        lost = _where(cells, lambda cell: matcher.find(cell) is None)
-        return _check_words(column.name, "category", column.values, cells, lost, file)
-    return ColumnCheck(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
+        matcher = CellWordMatcher(column.values, file.decimal)
+        lost = map_cells(cells, lambda cell: matcher.find(cell) is None, bool)
+        return _inspect_words(column.name, "category", column.values, cells, lost, file)
+    return ColumnInspection(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
 
 
-def _check_numbers(
-    name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: FileFormat
-) -> ColumnCheck:
+def _inspect_numbers(
+    name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: CSVFormat
+) -> ColumnInspection:
     empty, numbers = _is_empty(cells, file), cells.as_numbers(file.decimal)
     unread = np.isnan(numbers) & ~empty
     low, high = bounds or (-np.inf, np.inf)
@@ -199,12 +188,14 @@ def _check_numbers(
     hint, sign = "", "," if file.decimal == "." else "."
     if unread.any() and not np.isnan(cells.as_numbers(sign)[unread]).all():
         hint = f'some are numbers with decimal = "{sign}" in [file]'
-    return ColumnCheck(name, kind, int(empty.sum()), int(unread.sum()), outside, 0, hint)
+    return ColumnInspection(name, kind, int(empty.sum()), int(unread.sum()), outside, 0, hint)
 
 
-def _check_words(name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: FileFormat) -> ColumnCheck:
+def _inspect_words(
+    name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: CSVFormat
+) -> ColumnInspection:
     """Return the counts of a column of declared words, given which cells mean none of them."""
-    empty, declared = _is_empty(cells, file), WordMatcher(words, file.decimal)
+    empty, declared = _is_empty(cells, file), CellWordMatcher(words, file.decimal)
     items = cells.distinct()[0]
     found = [declared.find(item) for item in items]
     lowered = {word.lower() for word in words}
@@ -214,4 +205,4 @@ def _check_words(name: str, kind: str, words: Sequence[str], cells: Cells, lost:
     )
     hint = "some differ in capital letters only" if alike else ""
     absent = len(words) - len(set(found) - {None})
-    return ColumnCheck(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)
+    return ColumnInspection(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)

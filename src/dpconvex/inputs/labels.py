@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
-from dpconvex.inputs.cells import WordMatcher, read_cell
+from dpconvex.inputs.cells import CellWordMatcher, read_cell
 from dpconvex.inputs.settings import Classifier, Label
 
 # A label set that is read from the target becomes public: beyond this size it is taken for measurements.
@@ -32,20 +32,20 @@ def _label_kind(label: object) -> str:
         return "boolean"
     if isinstance(label, str):
         return "text"
-    if is_missing(label):
+    if is_missing_label(label):
         return "missing"
     whole = isinstance(label, (int, np.integer))
     return "number" if whole or (isinstance(label, (float, np.floating)) and float(label).is_integer()) else "other"
 
 
-def is_missing(value: object) -> bool:
+def is_missing_label(value: object) -> bool:
     """Return whether a value stands for none: None, NaN, or pandas' NA and NaT, which do not even say so."""
     if isinstance(value, (float, np.floating)):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def declared_classes(classes: object, owner: str) -> np.ndarray | None:
+def declared_label_set(classes: object, owner: str) -> np.ndarray | None:
     """Return the sorted label set that the 'classes' parameter declares, None if it is None, or raise."""
     if classes is None:
         return None
@@ -77,7 +77,7 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
     if declared is not None:
         # Numbers would be compared as text with text.
         if (found.dtype.kind in "UO") != (declared.dtype.kind in "UO"):
-            raise ValueError(_other_kind(declared, owner))
+            raise ValueError(_wrong_label_kind(declared, owner))
         if not np.isin(found, declared).all():
             raise ValueError(
                 f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_show_labels(declared)}. "
@@ -102,10 +102,10 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
     if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
-        raise TypeError(_other_kind(declared, owner))
+        raise TypeError(_wrong_label_kind(declared, owner))
 
 
-def _other_kind(declared: np.ndarray, owner: str) -> str:
+def _wrong_label_kind(declared: np.ndarray, owner: str) -> str:
     """Return the message about text where numbers are declared, or the other way round: both types are public."""
     text = declared.dtype.kind in "UO"
     kinds = ("text", "numbers or booleans") if text else ("numbers or booleans", "text")
@@ -181,10 +181,10 @@ def label_set_facts(model: Classifier, n_classes: int | None) -> dict[str, Any]:
     }
 
 
-def count_expected_classes(model: Classifier, n_classes: int | None) -> int:
+def count_expected_labels(model: Classifier, n_classes: int | None) -> int:
     """Return the number of classes that ``certify`` is about: as declared, as given, or two."""
     owner = type(model).__name__
-    declared = declared_classes(model.classes, owner)
+    declared = declared_label_set(model.classes, owner)
     if n_classes is None:
         return 2 if declared is None else len(declared)
     check_count("n_classes", f"{owner}.certify", n_classes, 2)
@@ -195,7 +195,7 @@ def count_expected_classes(model: Classifier, n_classes: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class OneVsRest:
+class OneVsRestLabels:
     """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
 
     label: Label
@@ -231,7 +231,7 @@ class LabelPositions:
         if alike and not text:
             return positions
         known = {label: position for position, label in enumerate(self.declared)}
-        words = WordMatcher([str(label) for label in self.declared])
+        words = CellWordMatcher([str(label) for label in self.declared])
         allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
 
         def find(label: object) -> float:

@@ -16,15 +16,21 @@ from sklearn.utils import Tags
 from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import is_partitioned
 from dpconvex.inputs import InputError
-from dpconvex.inputs.cells import Cells, read_cells, read_identifiers
-from dpconvex.inputs.encoding import encode, is_smaller_sparse, match_labels, to_array, to_sparse
-from dpconvex.inputs.people import RowsOfPeople
+from dpconvex.inputs.cells import Cells, read_cells, read_identifier_cells
+from dpconvex.inputs.column_encoding import (
+    encode_columns,
+    encode_labels,
+    encoded_array,
+    encoded_sparse_matrix,
+    is_smaller_sparse,
+)
+from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
-from dpconvex.inputs.table_files import hide_values, open_table, require_columns
+from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
 from dpconvex.on_demand import pd, pl
 
 
-class _PersonTransform:
+class _PublicTablePeople:
     """``fit_transform`` with people; apart, because scikit-learn would make a frame of its result."""
 
     def fit_transform(self: PublicTable, X: Any, y: object = None) -> Any:  # type: ignore[misc]
@@ -44,11 +50,11 @@ class _PersonTransform:
         schema = self.fit(X, y)._parsed()
         if schema.person is None:
             return self.transform(X)
-        X = open_columns(X, [*schema.inputs, schema.person], schema, "PublicTable")
+        X = open_public_table(X, [*schema.inputs, schema.person], schema, "PublicTable")
         return RowsOfPeople(self.transform(X), self.groups(X))
 
 
-class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
+class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
 
     Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
@@ -98,11 +104,11 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         self.sparse = sparse
 
     def _parsed(self) -> Schema:
-        return vars(self).get("schema_") or _parse_table_schema(self.schema)
+        return vars(self).get("schema_") or _public_table_schema(self.schema)
 
     def fit(self, X: object = None, y: object = None) -> Self:
         """Read and check the schema; the table is not read."""
-        self.schema_ = _parse_table_schema(self.schema)
+        self.schema_ = _public_table_schema(self.schema)
         self._wants_sparse()
         self.n_features_in_ = len(self.schema_.inputs)
         self.privacy_ = "public"
@@ -131,12 +137,12 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         schema = self._parsed()
         if is_partitioned(X):
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
-            return X.map_partitions(partial(encode_frame, schema, owner="PublicTable"), meta=meta)
+            return X.map_partitions(partial(public_table_frame, schema, owner="PublicTable"), meta=meta)
         if self._wants_sparse():
-            blocks = encode(schema, read_table_cells(X, schema.inputs, schema, "PublicTable"))
+            blocks = encode_columns(schema, public_table_cells(X, schema.inputs, schema, "PublicTable"))
             if self.sparse != "auto" or is_smaller_sparse(blocks):
-                return to_sparse(blocks)
-        return encode_frame(schema, X, "PublicTable")
+                return encoded_sparse_matrix(blocks)
+        return public_table_frame(schema, X, "PublicTable")
 
     def target(self, X: Any) -> NDArray[Any]:
         """Return the target of a table: declared classes as text (None where a cell holds none), or numbers (NaN).
@@ -149,9 +155,9 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         schema = self._parsed()
         if schema.target is None:
             raise ValueError("The schema of PublicTable names no target. Add it: [target].")
-        cells = read_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
+        cells = public_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
         if schema.target.classes is not None:
-            return match_labels(cells, schema.target.classes, schema.file.decimal)
+            return encode_labels(cells, schema.target.classes, schema.file.decimal)
         return cells.as_numbers(schema.file.decimal)
 
     def groups(self, X: Any) -> Any:
@@ -171,11 +177,11 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         name, missing = schema.person, schema.file.missing
         if name is None:
             raise ValueError('The schema of PublicTable names no person. Add it: [person] with column = "...".')
-        column = read_column(open_columns(X, [name], schema, "PublicTable"), name, "PublicTable")
+        column = read_public_column(open_public_table(X, [name], schema, "PublicTable"), name, "PublicTable")
         if is_partitioned(X):
             return column.map_partitions(_identify_partition, missing, meta=(name, object))
-        with hide_values(None):
-            return read_identifiers(column, missing)
+        with hide_file_values(None):
+            return read_identifier_cells(column, missing)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the columns of numbers, like ``job=clerk``."""
@@ -214,7 +220,7 @@ class PublicTable(_PersonTransform, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _parse_table_schema(schema: object) -> Schema:
+def _public_table_schema(schema: object) -> Schema:
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, Mapping):
@@ -227,37 +233,37 @@ def _parse_table_schema(schema: object) -> Schema:
     )
 
 
-def encode_frame(schema: Schema, X: Any, owner: str) -> Any:
+def public_table_frame(schema: Schema, X: Any, owner: str) -> Any:
     """Return the columns of numbers as a dataframe: of pandas for pandas, otherwise of polars."""
-    rows = to_array(encode(schema, read_table_cells(X, schema.inputs, schema, owner)))
+    rows = encoded_array(encode_columns(schema, public_table_cells(X, schema.inputs, schema, owner)))
     if type(X).__module__.split(".")[0] == "pandas":
         return pd.DataFrame(rows, columns=schema.names, index=X.index)
     return pl.DataFrame(rows, schema=schema.names, orient="row")
 
 
 def _identify_partition(part: Any, missing: tuple[str, ...]) -> Any:
-    return pd.Series(read_identifiers(part, missing), index=part.index, name=part.name)
+    return pd.Series(read_identifier_cells(part, missing), index=part.index, name=part.name)
 
 
-def open_columns(table: Any, wanted: list[str], schema: Schema, owner: str) -> Any:
+def open_public_table(table: Any, wanted: list[str], schema: Schema, owner: str) -> Any:
     """Return a table that has the wanted columns, read once if it is a file or a LazyFrame; else raise."""
     if isinstance(table, (str, os.PathLike)):
         # Every line is a row and none is refused: what a row holds is the schema's matter.
-        return open_table(Path(table), schema.file).read(wanted, every_line=True)
-    names = column_names(table)
+        return open_table_file(Path(table), schema.file).read(wanted, every_line=True)
+    names = public_column_names(table)
     if names is None:
         raise TypeError(
             f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
             f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
         )
-    require_columns(names, wanted, f"The table given to {owner}")
+    require_file_columns(names, wanted, f"The table given to {owner}")
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
-        with hide_values(None):
+        with hide_file_values(None):
             return table.select(wanted).collect()
     return table
 
 
-def read_column(table: Any, name: str, owner: str) -> Any:
+def read_public_column(table: Any, name: str, owner: str) -> Any:
     """Return a column of an open table, which must be there once."""
     column = table[name]
     if getattr(column, "ndim", 1) != 1:
@@ -265,19 +271,19 @@ def read_column(table: Any, name: str, owner: str) -> Any:
     return column
 
 
-def read_table_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
+def public_table_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
     """Return the wanted columns of a table as cells, by name."""
-    table, cells = open_columns(table, wanted, schema, owner), {}
+    table, cells = open_public_table(table, wanted, schema, owner), {}
     for name in wanted:
-        column = read_column(table, name, owner)
-        with hide_values(None):
+        column = read_public_column(table, name, owner)
+        with hide_file_values(None):
             cells[name] = read_cells(column)
     if len({len(column) for column in cells.values()}) > 1:
         raise InputError(f"The columns given to {owner} must be of one length.")
     return cells
 
 
-def column_names(table: Any) -> list[object] | None:
+def public_column_names(table: Any) -> list[object] | None:
     """Return the names of a table's columns, or None if it has none."""
     if isinstance(table, Mapping):
         return list(table)

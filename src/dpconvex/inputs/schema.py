@@ -2,10 +2,9 @@
 
 A schema is written before the data are seen and never changes. Every cell by itself becomes numbers, whatever it
 holds, so that nothing but the model's own noise depends on other records. Parsing is strict and never sees data;
-:mod:`dpconvex.inputs.encoding` applies a schema. Tables of a schema: ``[features]`` (``column = [low, high]`` or a
-table with bounds, transform, knots, unit and missing), ``[categories]`` (``column = ["a", "b"]`` or a table with
-values, other and missing), ``[flags]``, ``[dates]``, ``[interactions]``, ``[target]``, ``[person]``, ``[ignore]`` and
-``[file]``.
+:mod:`dpconvex.inputs.column_encoding` applies it. Tables: ``[features]`` (``column = [low, high]``, or bounds,
+transform, knots, unit and missing), ``[categories]`` (``column = ["a", "b"]``, or values, other and missing),
+``[flags]``, ``[dates]``, ``[interactions]``, ``[target]``, ``[person]``, ``[ignore]`` and ``[file]``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.csv_reader import FileFormat, parse_file_format
+from dpconvex.inputs.csv_reader import CSVFormat, parse_csv_format
 
 Range = tuple[float, float]
 
@@ -43,16 +42,17 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": tuple(str(hour) for hour in range(24))}
 CYCLES = ("weekday-cycle", "month-cycle", "hour-cycle", "year-cycle")
 PARTS = (*CALENDAR, *CYCLES, "days")
-TRANSFORMS = ("clip", "log1p", "log", "sqrt")
+TRANSFORMS: dict[str, Callable[[float], float]] = {
+    "clip": float, "log1p": math.log1p, "log": math.log, "sqrt": math.sqrt,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Rule for missing values: ``row``, ``indicator``, ``value`` or, for categories, ``other``.
+class SchemaMissing:
+    """Rule for missing values.
 
-    ``row`` makes the whole row invalid, and ``invalid_rows`` of the estimator says what that means; ``indicator`` adds
-    a column that is 1 where the value is missing; ``value`` puts a public constant in its place; ``other`` counts it as
-    a category that was not declared.
+    ``row`` makes the row invalid, ``indicator`` adds a column that is 1 where the value is missing, ``value`` puts a
+    public constant in its place, and ``other`` counts it as a category that was not declared.
     """
 
     rule: str = "row"
@@ -60,12 +60,11 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Block:
+class SchemaBlock:
     """Columns of ``X`` that one column of the table becomes, with their bounds.
 
     ``square`` is the largest squared length once the estimator has mapped the columns to order 1: at most 1 for
-    indicators of which one is 1, whatever their number. ``length`` is the largest length of the columns, each divided
-    by its largest size.
+    indicators of which one is 1. ``length`` is that of the columns, each divided by its largest size.
     """
 
     name: str
@@ -76,12 +75,12 @@ class Block:
     length: float = 1.0
 
 
-def _indicators(name: str, names: tuple[str, ...], square: float = 1.0) -> Block:
-    return Block(name, names, (0.0,) * len(names), (1.0,) * len(names), square)
+def _indicators(name: str, names: tuple[str, ...], square: float = 1.0) -> SchemaBlock:
+    return SchemaBlock(name, names, (0.0,) * len(names), (1.0,) * len(names), square)
 
 
 @dataclass(frozen=True)
-class Number:
+class SchemaNumber:
     """A column of numbers, clipped to public bounds.
 
     With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
@@ -94,15 +93,11 @@ class Number:
     transform: str = "clip"
     knots: tuple[float, ...] = ()
     unit: str = ""
-    missing: Missing = Missing()
+    missing: SchemaMissing = SchemaMissing()
 
     def apply(self, value: float) -> float:
         """Return the transform of one number within the bounds."""
-        if self.transform == "log1p":
-            return math.log1p(value)
-        if self.transform == "log":
-            return math.log(value)
-        return math.sqrt(value) if self.transform == "sqrt" else value
+        return TRANSFORMS[self.transform](value)
 
     @property
     def transformed_bounds(self) -> Range:
@@ -121,7 +116,7 @@ class Number:
         return 0.0 if low <= 0 <= high else low / 2 + high / 2
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SchemaBlock, ...]:
         """Its columns; a transform is part of the name, so that no raw column is taken for it."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
@@ -132,33 +127,33 @@ class Number:
         length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
         shown = self.name if self.transform == "clip" else f"{self.transform}({self.name})"
         added = len(extra)
-        return (Block(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
+        return (SchemaBlock(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
 
 
 @dataclass(frozen=True)
-class Flag:
+class SchemaFlag:
     """A column that is true or false: 1 or 0."""
 
     name: str
     true: tuple[str, ...] = ("true", "yes", "y", "t", "1")
     false: tuple[str, ...] = ("false", "no", "n", "f", "0")
-    missing: Missing = Missing()
+    missing: SchemaMissing = SchemaMissing()
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SchemaBlock, ...]:
         """Its indicator, and that of missing values."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         return (_indicators(self.name, (self.name, *extra)),)
 
 
 @dataclass(frozen=True)
-class Category:
+class SchemaCategory:
     """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
 
     name: str
     values: tuple[str, ...]
     other: bool = False
-    missing: Missing = Missing("other")
+    missing: SchemaMissing = SchemaMissing("other")
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -167,13 +162,13 @@ class Category:
         return (*self.values, *(("(other)",) if self.other else ()), *extra)
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SchemaBlock, ...]:
         """Its indicators."""
         return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels)),)
 
 
 @dataclass(frozen=True)
-class Date:
+class SchemaDate:
     """A date or time, and the public calendar features it becomes.
 
     ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and ``year-cycle``, are sine and
@@ -185,7 +180,7 @@ class Date:
     format: str = ""
     since: datetime.date | None = None
     until: datetime.date | None = None
-    missing: Missing = Missing()
+    missing: SchemaMissing = SchemaMissing()
 
     @property
     def days(self) -> float:
@@ -193,7 +188,7 @@ class Date:
         return 0.0 if self.since is None or self.until is None else float((self.until - self.since).days)
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SchemaBlock, ...]:
         """One block per part."""
         found = []
         for part in self.parts:
@@ -201,32 +196,28 @@ class Date:
             if part in CALENDAR:
                 found.append(_indicators(name, tuple(f"{name}={item}" for item in CALENDAR[part])))
             elif part in CYCLES:
-                found.append(Block(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
+                found.append(SchemaBlock(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
             else:
-                found.append(Block(name, (name,), (0.0,), (self.days,)))
+                found.append(SchemaBlock(name, (name,), (0.0,), (self.days,)))
         if self.missing.rule == "indicator":
             # No square of its own: where it is 1 all parts are 0.
             found.append(_indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0))
         return tuple(found)
 
 
-Column = Number | Flag | Category | Date
+Column = SchemaNumber | SchemaFlag | SchemaCategory | SchemaDate
 
 
 @dataclass(frozen=True)
-class Interaction:
+class SchemaInteraction:
     """Products of the columns of two blocks."""
 
     name: str
     left: str
     right: str
 
-    def block(self, left: Block, right: Block) -> Block:
-        """Return its columns.
-
-        Where 0 is within all bounds the estimator divides every product by its largest size, which is that of one
-        factor times that of the other: the length of products is then the product of lengths.
-        """
+    def block(self, left: SchemaBlock, right: SchemaBlock) -> SchemaBlock:
+        """Return its columns."""
         names, lows, highs = [], [], []
         for a, a_low, a_high in zip(left.names, left.low, left.high, strict=True):
             for b, b_low, b_high in zip(right.names, right.low, right.high, strict=True):
@@ -235,13 +226,14 @@ class Interaction:
                 lows.append(min(corners))
                 highs.append(max(corners))
         square, length = float(len(names)), left.length * right.length
+        # With 0 within all bounds a product is divided by its largest size, that of one factor times the other's.
         if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
             square = min(square, length**2)
-        return Block(self.name, tuple(names), tuple(lows), tuple(highs), square, length)
+        return SchemaBlock(self.name, tuple(names), tuple(lows), tuple(highs), square, length)
 
 
 @dataclass(frozen=True)
-class Target:
+class SchemaTarget:
     """The column to learn, with its public range or its public classes."""
 
     name: str
@@ -254,11 +246,11 @@ class Schema:
     """Public facts about a table; columns come in the order of ``X``, interactions behind them."""
 
     columns: tuple[Column, ...]
-    interactions: tuple[Interaction, ...] = ()
-    target: Target | None = None  # the column that is learned
+    interactions: tuple[SchemaInteraction, ...] = ()
+    target: SchemaTarget | None = None  # the column that is learned
     person: str | None = None  # the column that identifies the person of a row
     ignored: tuple[str, ...] = ()  # columns that are known and not used
-    file: FileFormat = field(default_factory=FileFormat)  # of CSV files
+    file: CSVFormat = field(default_factory=CSVFormat)  # of CSV files
 
     @property
     def inputs(self) -> list[str]:
@@ -266,7 +258,7 @@ class Schema:
         return [column.name for column in self.columns]
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SchemaBlock, ...]:
         """All blocks, in the order of ``X``."""
         found = {block.name: block for column in self.columns for block in column.blocks}
         plain = tuple(found.values())
@@ -300,7 +292,7 @@ class Schema:
             raise InputError("Give --target, or the target's column in [target].")
         if name is not None and declared is not None and name != declared:
             raise InputError(f"The target is {name!r}, but [target] in the schema names {declared!r}.")
-        found = self.target or Target(str(name))
+        found = self.target or SchemaTarget(str(name))
         if found.name in self.inputs:
             raise InputError(
                 f"The target {found.name!r} must not be a feature: take it out of the schema's other tables."
@@ -329,7 +321,7 @@ _TOML_TEXT = re.compile(
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}")
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_schema_toml(text: str) -> dict[str, Any]:
     """Return the tables of TOML from strangers; what would take the parser long is refused before it begins."""
     if _LONG_KEY.search(_TOML_TEXT.sub("_", text)):
         raise InputError(
@@ -351,7 +343,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     text = ""
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        data = parse_toml(text)
+        data = parse_schema_toml(text)
     except InputError:
         raise
     except UnicodeDecodeError:
@@ -380,10 +372,10 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             raise InputError(f"The schema's '{name}' must be a table: write [{name}].")
         tables[name] = table
     readers: dict[str, Callable[[str, Any], Column]] = {
-        "features": _parse_number,
-        "flags": _parse_flag,
-        "categories": _parse_category,
-        "dates": _parse_date,
+        "features": _parse_schema_number,
+        "flags": _parse_schema_flag,
+        "categories": _parse_schema_category,
+        "dates": _parse_schema_date,
     }
     if sum(len(tables[name]) for name in readers) > MOST_COLUMNS:
         raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
@@ -404,24 +396,24 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             "The schema must name at least one column in [features], [flags], [categories] or [dates], "
             "for instance: temperature = [-20, 40]."
         )
-    target, person, ignored = _parse_target(tables["target"]), tables["person"], tables["ignore"]
+    target, person, ignored = _parse_schema_target(tables["target"]), tables["person"], tables["ignore"]
     if person and (set(person) != {"column"} or not isinstance(person["column"], str)):
         raise InputError('The schema\'s [person] must be column = "name".')
     if ignored and set(ignored) != {"columns"}:
         raise InputError('The schema\'s [ignore] must be columns = ["a", "b"].')
-    unused = _parse_words("ignore", "columns", ignored["columns"]) if ignored else ()
+    unused = _parse_schema_words("ignore", "columns", ignored["columns"]) if ignored else ()
     for name in person.values():
         check_is_new(name, "person")
     for name in unused:
         check_is_new(name, "ignore")
-    schema = Schema(tuple(columns), (), target, person.get("column"), unused, parse_file_format(tables["file"]))
-    schema = replace(schema, interactions=_parse_interactions(tables["interactions"], schema))
-    _check_columns(schema)
-    _check_words(schema)
+    schema = Schema(tuple(columns), (), target, person.get("column"), unused, parse_csv_format(tables["file"]))
+    schema = replace(schema, interactions=_parse_schema_interactions(tables["interactions"], schema))
+    _check_schema_columns(schema)
+    _check_schema_words(schema)
     return schema
 
 
-def _check_columns(schema: Schema) -> None:
+def _check_schema_columns(schema: Schema) -> None:
     """Raise if two columns of X share a name, or bounds are such that no estimator takes them."""
     if len(set(schema.names)) < len(schema.names):
         raise InputError("Two columns or categories of the schema lead to the same name.")
@@ -433,17 +425,17 @@ def _check_columns(schema: Schema) -> None:
             )
 
 
-def _check_words(schema: Schema) -> None:
+def _check_schema_words(schema: Schema) -> None:
     """Raise if a column has two words that its type would have to tell apart, like ``01`` and ``1``."""
     from dpconvex.inputs.cells import Cell, cell_meaning  # with numpy, which most commands do without
 
     listed: list[tuple[str, list[tuple[str, str]]]] = []
     for column in (*schema.columns, schema.target):
-        if isinstance(column, Flag):
+        if isinstance(column, SchemaFlag):
             true, false = ((word, "true") for word in column.true), ((word, "false") for word in column.false)
             listed.append((column.name, [*true, *false]))
-        words = column.values if isinstance(column, Category) else None
-        words = column.classes if isinstance(column, Target) else words
+        words = column.values if isinstance(column, SchemaCategory) else None
+        words = column.classes if isinstance(column, SchemaTarget) else words
         if column is not None and words is not None:
             listed.append((column.name, [(word, word) for word in words]))
     kinds = {"number": "number as float64", "truth": "truth value", "time": "time"}
@@ -476,18 +468,17 @@ def _check_keys(table: str, name: str, value: Mapping[str, Any], allowed: tuple[
         _require(key in allowed, table, name, f"have {list(allowed)} only. Check {shown_name(str(key))}")
 
 
-def _parse_range(table: str, name: str, value: object) -> Range:
+def _parse_schema_range(table: str, name: str, value: object) -> Range:
     must = "be [low, high]: two finite numbers"
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise _error(table, name, must)
-    low, high = (_finite_number(end) for end in value)
+    ends = [_finite_schema_number(end) for end in value] if isinstance(value, (list, tuple)) else []
+    low, high = ends if len(ends) == 2 else (None, None)
     if low is None or high is None:
         raise _error(table, name, must)
     _require(low < high and math.isfinite(high - low), table, name, f"{must} with low < high")
     return low, high
 
 
-def _finite_number(value: object) -> float | None:
+def _finite_schema_number(value: object) -> float | None:
     """Return a number as a float, or None if it is none, or not finite."""
     if type(value) not in (int, float):
         return None
@@ -498,7 +489,7 @@ def _finite_number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _parse_words(table: str, name: str, value: object, least: int = 1) -> tuple[str, ...]:
+def _parse_schema_words(table: str, name: str, value: object, least: int = 1) -> tuple[str, ...]:
     must = 'be a list like ["a", "b"]'
     if not isinstance(value, (list, tuple)) or len(value) < least:
         raise _error(table, name, must)
@@ -509,12 +500,12 @@ def _parse_words(table: str, name: str, value: object, least: int = 1) -> tuple[
     return words
 
 
-def _parse_missing(
+def _parse_schema_missing(
     table: str, name: str, value: object, rules: tuple[str, ...], read: Callable[[object], object]
-) -> Missing:
+) -> SchemaMissing:
     """Return a missing rule: one of these words, or ``{value = ...}`` of what the column holds."""
     if isinstance(value, str) and value in rules:
-        return Missing(value)
+        return SchemaMissing(value)
     if isinstance(value, Mapping):
         value = value["value"] if set(value) == {"value"} else None
     elif isinstance(value, str) and table != "dates":
@@ -522,105 +513,103 @@ def _parse_missing(
     constant = None if value is None else read(value)
     must = f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column"
     _require(constant is not None, table, name, must)
-    return Missing("value", constant)
+    return SchemaMissing("value", constant)
 
 
 def _increasing(numbers: Sequence[float]) -> bool:
     return all(a < b for a, b in itertools.pairwise(numbers))
 
 
-def _parse_number(name: str, value: Any) -> Number:
+def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
     table = "features"
     if not isinstance(value, Mapping):
-        return Number(name, *_parse_range(table, name, value))
+        return SchemaNumber(name, *_parse_schema_range(table, name, value))
     _require("bounds" in value, table, name, "have bounds = [low, high]: two finite numbers")
     _check_keys(table, name, value, ("bounds", "transform", "knots", "unit", "missing"))
-    low, high = _parse_range(table, name, value["bounds"])
+    low, high = _parse_schema_range(table, name, value["bounds"])
     transform, unit = value.get("transform", "clip"), value.get("unit", "")
-    _require(transform in TRANSFORMS, table, name, f"have a transform of {list(TRANSFORMS)}")
+    _require(transform in list(TRANSFORMS), table, name, f"have a transform of {list(TRANSFORMS)}")
     least = {"log1p": -1.0, "log": 0.0, "sqrt": -math.ulp(0.0)}.get(transform, -math.inf)
     _require(low > least, table, name, f"have bounds for which {transform} is a number")
     _require(isinstance(unit, str), table, name, "have a unit in quotes")
     listed = value.get("knots", [])
-    knots = [_finite_number(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
+    knots = [_finite_schema_number(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
     _require(_increasing(ordered), table, name, "have knots between its bounds, each larger than the one before")
 
     def within(constant: object) -> float | None:
-        number = _finite_number(constant)
+        number = _finite_schema_number(constant)
         return number if number is not None and low <= number <= high else None
 
-    missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
-    number = Number(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
+    missing = _parse_schema_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
+    number = SchemaNumber(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
     _require(_increasing(number.transformed_knots), table, name, "have knots that differ after its transform")
     return number
 
 
-def _parse_category(name: str, value: Any) -> Category:
+def _parse_schema_category(name: str, value: Any) -> SchemaCategory:
     table = "categories"
     if not isinstance(value, Mapping):
-        return Category(name, _parse_words(table, name, value))
+        return SchemaCategory(name, _parse_schema_words(table, name, value))
     _check_keys(table, name, value, ("values", "other", "missing"))
-    values, other = _parse_words(table, name, value.get("values")), value.get("other", False)
+    values, other = _parse_schema_words(table, name, value.get("values")), value.get("other", False)
     _require(isinstance(other, bool), table, name, "have other = true or false")
     rule, rules = value.get("missing", "other"), ("row", "indicator", "other")
-    missing = _parse_missing(table, name, rule, rules, lambda word: word if word in values else None)
-    return Category(name, values, other, missing)
+    missing = _parse_schema_missing(table, name, rule, rules, lambda word: word if word in values else None)
+    return SchemaCategory(name, values, other, missing)
 
 
-def _parse_flag(name: str, value: Any) -> Flag:
+def _parse_schema_flag(name: str, value: Any) -> SchemaFlag:
     table = "flags"
     if isinstance(value, (list, tuple)):
-        words = _parse_words(table, name, value)
+        words = _parse_schema_words(table, name, value)
         _require(len(words) == 2, table, name, 'be ["no", "yes"]: what is false, then what is true')
         value = {"false": [words[0]], "true": [words[1]]}
     _require(isinstance(value, Mapping), table, name, 'be ["no", "yes"], or {}, which knows the usual words')
     _check_keys(table, name, value, ("true", "false", "missing"))
-    usual = Flag(name)
+    usual = SchemaFlag(name)
     true, false = (
-        tuple(word.lower() for word in _parse_words(table, name, value[key])) if key in value else words
+        tuple(word.lower() for word in _parse_schema_words(table, name, value[key])) if key in value else words
         for key, words in (("true", usual.true), ("false", usual.false))
     )
     _require(not set(true) & set(false), table, name, "not have a word that is true and false")
     rule, rules = value.get("missing", "row"), ("row", "indicator")
-    missing = _parse_missing(table, name, rule, rules, lambda word: word if isinstance(word, bool) else None)
-    return Flag(name, true, false, missing)
+    missing = _parse_schema_missing(table, name, rule, rules, lambda word: word if isinstance(word, bool) else None)
+    return SchemaFlag(name, true, false, missing)
 
 
-def _parse_day(value: object) -> datetime.date | None:
+def _parse_schema_day(value: object) -> datetime.date | None:
     """Return a date of the schema, or None."""
-    if isinstance(value, datetime.datetime):
-        return value.date()
-    if isinstance(value, datetime.date):
-        return value
+    if isinstance(value, datetime.date):  # or a time
+        return datetime.date(value.year, value.month, value.day)
     try:
         return datetime.date.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
 
 
-def _parse_date(name: str, value: Any) -> Date:
+def _parse_schema_date(name: str, value: Any) -> SchemaDate:
     table = "dates"
     if isinstance(value, (list, tuple)):
         value = {"parts": list(value)}
     _require(isinstance(value, Mapping), table, name, f"be a list of {list(PARTS)}")
     _check_keys(table, name, value, ("parts", "format", "since", "until", "missing"))
-    parts = _parse_words(table, name, value.get("parts"))
+    parts = _parse_schema_words(table, name, value.get("parts"))
     _require(set(parts) <= set(PARTS), table, name, f"have parts of {list(PARTS)}")
-    since, until = (_parse_day(value.get(key)) for key in ("since", "until"))
+    since, until = (_parse_schema_day(value.get(key)) for key in ("since", "until"))
     given = ("days" in parts) == (since is not None) == (until is not None)
     _require(given, table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
     _require(since is None or until is None or since < until, table, name, "have since before until")
     pattern = value.get("format", "")
     short = not isinstance(pattern, str) or len(pattern) <= LONGEST_FORMAT
     _require(short, table, name, f"have a format of at most {LONGEST_FORMAT} characters")
-    known = isinstance(pattern, str) and _reads_back(pattern)
+    known = isinstance(pattern, str) and _schema_format_reads_back(pattern)
     _require(known, table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
-    missing = _parse_missing(table, name, value.get("missing", "row"), ("row", "indicator"), _parse_day)
-    return Date(name, parts, pattern, since, until, missing)
+    missing = _parse_schema_missing(table, name, value.get("missing", "row"), ("row", "indicator"), _parse_schema_day)
+    return SchemaDate(name, parts, pattern, since, until, missing)
 
 
-def _reads_back(pattern: str) -> bool:
+def _schema_format_reads_back(pattern: str) -> bool:
     """Whether a format writes a date that it reads again."""
     if not pattern:
         return True
@@ -632,7 +621,7 @@ def _reads_back(pattern: str) -> bool:
     return found.date() == probe.date()
 
 
-def _parse_interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Interaction, ...]:
+def _parse_schema_interactions(table: Mapping[str, Any], schema: Schema) -> tuple[SchemaInteraction, ...]:
     widths = {block.name: len(block.names) for block in schema.blocks}
     total, found = sum(widths.values()), []
     for name, value in table.items():
@@ -643,13 +632,13 @@ def _parse_interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Inter
             _require(known, *where, f"be two of the schema's columns. Check {shown_name(str(part))}")
         _require(name not in widths, *where, "not have the name of a column")
         total += widths[value[0]] * widths[value[1]]
-        found.append(Interaction(name, value[0], value[1]))
+        found.append(SchemaInteraction(name, value[0], value[1]))
     if total > MOST_COLUMNS:
         raise InputError(f"The schema leads to more than {MOST_COLUMNS:,} columns.")
     return tuple(found)
 
 
-def _parse_target(table: Mapping[str, Any]) -> Target | None:
+def _parse_schema_target(table: Mapping[str, Any]) -> SchemaTarget | None:
     if len(table) > 1:
         raise InputError(
             f"The schema's [target] must name one column only. Got {len(table)} instead. Fit one product at a time, "
@@ -657,23 +646,23 @@ def _parse_target(table: Mapping[str, Any]) -> Target | None:
         )
     for name, value in table.items():
         if not isinstance(value, Mapping):
-            return Target(name, _parse_range("target", name, value))
+            return SchemaTarget(name, _parse_schema_range("target", name, value))
         _check_keys("target", name, value, ("bounds", "classes"))
         _require(len(value) < 2, "target", name, "have bounds or classes, not both")
         if "classes" in value:
-            return Target(name, None, _parse_words("target", name, value["classes"], 2))
-        return Target(name, _parse_range("target", name, value["bounds"]) if value else None)
+            return SchemaTarget(name, None, _parse_schema_words("target", name, value["classes"], 2))
+        return SchemaTarget(name, _parse_schema_range("target", name, value["bounds"]) if value else None)
     return None
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
     """Return the tables of a schema as plain data, which model files carry; ``parse_schema`` reads them again."""
     tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
-    table_of = {Number: "features", Category: "categories", Flag: "flags", Date: "dates"}
+    table_of = {SchemaNumber: "features", SchemaCategory: "categories", SchemaFlag: "flags", SchemaDate: "dates"}
     for column in schema.columns:
         settings = vars(column).copy()
         del settings["name"]
-        if isinstance(column, Number):
+        if isinstance(column, SchemaNumber):
             settings["bounds"] = (settings.pop("low"), settings.pop("high"))
         rule, constant = column.missing.rule, _to_plain(column.missing.value)
         settings["missing"] = {"value": constant} if rule == "value" else rule
@@ -688,7 +677,7 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         tables["person"]["column"] = schema.person
     if schema.ignored:
         tables["ignore"]["columns"] = list(schema.ignored)
-    if schema.file != FileFormat():
+    if schema.file != CSVFormat():
         tables["file"] = {key: _to_plain(value) for key, value in vars(schema.file).items() if value is not None}
     return {name: table for name, table in tables.items() if table}
 

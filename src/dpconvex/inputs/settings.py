@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number, parameter_error
+from dpconvex.checks import check_number, check_share, parameter_error
 from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import Certificate
@@ -28,7 +28,7 @@ RAREST = 1e-9  # of quantile levels
 LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 
 
-def resolve_guarantee(epsilon: object, delta: object, mu: object, owner: str) -> Guarantee:
+def resolve_budget_setting(epsilon: object, delta: object, mu: object, owner: str) -> Guarantee:
     """Return the guarantee that the budget parameters ask for."""
     allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
     if mu is not None:
@@ -45,7 +45,7 @@ def resolve_guarantee(epsilon: object, delta: object, mu: object, owner: str) ->
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
 
 
-def resolve_kernel(kernel: object, owner: str) -> Kernel:
+def resolve_kernel_setting(kernel: object, owner: str) -> Kernel:
     """Return the smoothing kernel that a name or object stands for."""
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]
@@ -54,7 +54,7 @@ def resolve_kernel(kernel: object, owner: str) -> Kernel:
     raise parameter_error("kernel", owner, f"one of {list(KERNELS)} or a kernel object", repr(kernel))
 
 
-def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, owner: str) -> int:
+def resolve_samples_setting(neighbors: str, nominal_samples: object, n_samples: int, owner: str) -> int:
     """Return the public number of rows: the data's under replace-one, the nominal one otherwise."""
     check_neighbors(neighbors, owner)
     if neighbors == "replace_one":
@@ -76,7 +76,7 @@ INVALID_ROWS = {
 }
 
 
-def ignores_invalid(model: Model) -> bool:
+def invalid_rows_setting(model: Model) -> bool:
     """Return whether invalid rows count nowhere; classifiers must declare their labels then."""
     owner, value = type(model).__name__, model.invalid_rows
     if not (isinstance(value, str) and value in INVALID_ROWS):
@@ -96,20 +96,20 @@ def least_rows(neighbors: object) -> int:
     return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
 
 
-def require_positive(name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False) -> float:
+def check_positive_setting(name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False) -> float:
     """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
     low, high = SMALLEST * unit, LARGEST * unit
     allowed = f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
     return check_number(name, owner, value, allowed, low, high)
 
 
-def check_nonnegative(name: str, value: object, owner: str) -> float:
+def check_nonnegative_setting(name: str, value: object, owner: str) -> float:
     """Return a float, at least 0 and below 1e15, or raise."""
     allowed = f"a number of at least 0 and below {LARGEST:g}"
     return check_number(name, owner, value, allowed, 0, LARGEST)
 
 
-def check_quantile_level(value: object, owner: str) -> float:
+def check_quantile_setting(value: object, owner: str) -> float:
     """Return a level between 0 and 1, a billionth away from both, or raise."""
     allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
     return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
@@ -120,9 +120,9 @@ def is_sequence(value: object) -> bool:
     return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def check_quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
+def check_quantile_settings(values: Sequence[object], owner: str) -> tuple[float, ...]:
     """Return levels of one fit, in increasing order, or raise."""
-    levels = tuple(check_quantile_level(value, owner) for value in values[: MOST_LEVELS + 1])
+    levels = tuple(check_quantile_setting(value, owner) for value in values[: MOST_LEVELS + 1])
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
         allowed = f"a level, or up to {MOST_LEVELS} levels in increasing order"
         raise parameter_error("quantile", owner, allowed, repr(list(levels[:10])), "Sort them.")
@@ -131,10 +131,12 @@ def check_quantile_levels(values: Sequence[object], owner: str) -> tuple[float, 
 
 def check_optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -> float | None:
     """Return None, or a positive float, at least 1e-15 and below 1e15 in this unit."""
-    return None if value is None else require_positive(name, value, owner, unit, optional=True)
+    return None if value is None else check_positive_setting(name, value, owner, unit, optional=True)
 
 
-def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -> tuple[np.ndarray, np.ndarray] | None:
+def resolve_bounds_setting(
+    name: str, bounds: object, columns: int | None, owner: str
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
     if bounds is None:
         return None
@@ -144,14 +146,14 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
             f", each a scalar or one value for each of the {columns} columns: (lows, highs), not one pair per column"
         )
     if isinstance(bounds, Mapping) and columns is not None and name == "feature_bounds":
-        bounds = _bounds_by_name(name, bounds, columns, owner)
+        bounds = _bounds_setting_by_name(name, bounds, columns, owner)
     problem = partial(parameter_error, name, owner, shape)
     pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
     if pairs and columns is not None:
         # With two columns it could be read either way.
         raise problem("a list of tuples", "Write ([0, 0], [1, 2]).")
     try:
-        low, high = (_bound_array(bound) for bound in _unpackable_bounds(bounds))
+        low, high = (_bounds_setting_array(bound) for bound in _unpackable_bounds_setting(bounds))
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
@@ -173,7 +175,7 @@ def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -
     return low, high
 
 
-def _bounds_by_name(
+def _bounds_setting_by_name(
     name: str, bounds: Mapping[object, object], columns: int, owner: str
 ) -> tuple[list[object], list[object]]:
     """Return lows and highs of a dictionary of bounds, in its order."""
@@ -188,7 +190,7 @@ def _bounds_by_name(
     return [cast(Sequence[object], pair)[0] for pair in pairs], [cast(Sequence[object], pair)[1] for pair in pairs]
 
 
-def _unpackable_bounds(bounds: object) -> Iterable[ArrayLike]:
+def _unpackable_bounds_setting(bounds: object) -> Iterable[ArrayLike]:
     """Return bounds that can be unpacked into low and high: no text, and nothing that would give its keys."""
     refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
     if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
@@ -196,7 +198,7 @@ def _unpackable_bounds(bounds: object) -> Iterable[ArrayLike]:
     return bounds
 
 
-def _bound_array(bound: ArrayLike) -> np.ndarray:
+def _bounds_setting_array(bound: ArrayLike) -> np.ndarray:
     """Return a bound as floats; numbers that are written as text are no numbers."""
     plain = np.asarray(bound)
     text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
@@ -205,7 +207,7 @@ def _bound_array(bound: ArrayLike) -> np.ndarray:
     return plain.astype(np.float64)
 
 
-def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
+def noise_source_setting(model: Model, certificate: Certificate) -> NoiseSource:
     """Return the source of a fit's noise, or raise if its mechanism cannot be exact throughout."""
     noise = NoiseSource(model.random_state, model.sampler)
     if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:
@@ -215,6 +217,25 @@ def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
 
 
 Label = str | int | float | bool
+
+
+def target_range_setting(model: object, name: str, owner: str) -> float:
+    """Return the width of a model's target bounds, which stands in for a bound that was not given."""
+    target = getattr(model, "target_bounds", None)
+    if target is None:
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be given where the estimator has no 'target_bounds': scores "
+            "must be bounded by public facts."
+        )
+    return float(target[1]) - float(target[0])
+
+
+def split_sizes_setting(n_samples: int, name: str, share: object, owner: str) -> tuple[int, int]:
+    """Return the public numbers of training and held-out rows."""
+    held = round(check_share(name, owner, share) * n_samples)
+    if not 1 <= held < n_samples:
+        raise ValueError(f"{owner} needs training and held-out rows. Give more rows or another '{name}'.")
+    return n_samples - held, held
 
 
 class Model(Protocol):

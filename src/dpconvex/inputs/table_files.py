@@ -16,25 +16,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import (
     CSV,
     PACKED,
-    FileFormat,
-    Layout,
-    LineProblem,
-    TableRows,
-    find_line_end,
-    read_layout,
-    unreadable_lines,
+    CSVFormat,
+    CSVLayout,
+    CSVLineProblem,
+    CSVRows,
+    find_csv_line_end,
+    read_csv_layout,
+    unreadable_csv_lines,
 )
-from dpconvex.inputs.schema import MOST_COLUMNS, Date, Flag, Number, Schema, shown_name
+from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name
 from dpconvex.on_demand import dask, dd, np, pd, pl
-from dpconvex.whole_files import write_whole
 
 PARQUET = (".parquet", ".pq")
 #: Problems that make a line unreadable.
-FAULTS = (LineProblem.OPEN_QUOTE, LineProblem.LONG, LineProblem.UNDECODED)
+FAULTS = (CSVLineProblem.OPEN_QUOTE, CSVLineProblem.LONG, CSVLineProblem.UNDECODED)
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
@@ -43,7 +43,7 @@ BASE = 1 << 29  # bytes that the program needs itself
 TARGET = "the target"  # column of a piece
 
 
-def table_format(path: Path) -> str:
+def table_file_format(path: Path) -> str:
     """Return "csv" or "parquet" from the file's name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = bool(suffixes) and suffixes[-1] in PACKED
@@ -57,7 +57,7 @@ def table_format(path: Path) -> str:
     )
 
 
-def check_file(path: Path) -> None:
+def check_table_file(path: Path) -> None:
     """Raise if there is no such file, or nothing in it."""
     if not path.is_file():
         raise InputError(f"The data file {str(path)!r} is not a file.")
@@ -66,7 +66,7 @@ def check_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hide_values(path: Path | None) -> Iterator[None]:
+def hide_file_values(path: Path | None) -> Iterator[None]:
     """Replace a reader's error, which may quote data, by one that does not."""
     what = "The data" if path is None else f"The file {path.name!r}"
     try:
@@ -83,7 +83,7 @@ def hide_values(path: Path | None) -> Iterator[None]:
         raise InputError(f"{what} cannot be read: it is damaged.") from None
 
 
-def require_columns(names: Sequence[object], wanted: Sequence[str], what: str) -> None:
+def require_file_columns(names: Sequence[object], wanted: Sequence[str], what: str) -> None:
     """Raise if wanted columns are not among the names of a table; they are shown, because the user named them."""
     known = set(names)
     absent = [name for name in wanted if name not in known]
@@ -95,15 +95,15 @@ def require_columns(names: Sequence[object], wanted: Sequence[str], what: str) -
 
 
 @dataclass(frozen=True)
-class OpenTable:
+class OpenTableFile:
     """A table that is about to be read: its usable columns, and the layout of a CSV file."""
 
     path: Path
     names: list[str]
-    layout: Layout | None = None
+    layout: CSVLayout | None = None
 
     def read(
-        self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[LineProblem, ...] = FAULTS
+        self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[CSVLineProblem, ...] = FAULTS
     ) -> pl.DataFrame:
         """Return the wanted columns.
 
@@ -113,53 +113,53 @@ class OpenTable:
         rows = self.read_rows(wanted)
         table = rows.cells
         if self.layout is not None and not every_line:
-            table = _usable_rows(rows, self.path, self.layout, refused)
+            table = _usable_file_rows(rows, self.path, self.layout, refused)
         if table.height < least:
             raise InputError("The data file has no rows.")
         return table
 
-    def read_rows(self, wanted: list[str]) -> TableRows:
+    def read_rows(self, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of every line, and the problem of each line."""
-        require_columns(self.names, wanted, "The data file")
-        with hide_values(self.path):
+        require_file_columns(self.names, wanted, "The data file")
+        with hide_file_values(self.path):
             if self.layout is not None:
                 return self.layout.read(self.path, wanted)
             table = pl.scan_parquet(self.path, glob=False).select(wanted).collect()
-        return TableRows(table, np.zeros(table.height, dtype=np.uint8))
+        return CSVRows(table, np.zeros(table.height, dtype=np.uint8))
 
 
-def _usable_rows(
-    rows: TableRows, path: Path, layout: Layout, refused: tuple[LineProblem, ...] = FAULTS
+def _usable_file_rows(
+    rows: CSVRows, path: Path, layout: CSVLayout, refused: tuple[CSVLineProblem, ...] = FAULTS
 ) -> pl.DataFrame:
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
     if np.isin(rows.problems, refused).any():
-        raise unreadable_lines(path, layout)
-    return rows.cells.filter(pl.Series(rows.problems != LineProblem.BLANK))
+        raise unreadable_csv_lines(path, layout)
+    return rows.cells.filter(pl.Series(rows.problems != CSVLineProblem.BLANK))
 
 
-def open_table(path: Path, file: FileFormat | None = None) -> OpenTable:
+def open_table_file(path: Path, file: CSVFormat | None = None) -> OpenTableFile:
     """Return a table and the names of its columns that can be used; an index column has no name."""
-    kind = table_format(path)
-    check_file(path)
+    kind = table_file_format(path)
+    check_table_file(path)
     path = path.resolve()
-    with hide_values(path):
+    with hide_file_values(path):
         if kind == "parquet":
             layout, names = None, pl.scan_parquet(path, glob=False).collect_schema().names()
         else:
-            layout = read_layout(path, file or FileFormat())
+            layout = read_csv_layout(path, file or CSVFormat())
             names = [name for name in layout.names if name.strip()]
     if len(names) > MOST_COLUMNS:
         raise InputError(f"The file {path.name!r} must have at most {MOST_COLUMNS:,} columns.")
-    return OpenTable(path, names, layout)
+    return OpenTableFile(path, names, layout)
 
 
-def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None) -> None:
+def write_table_file(table: pl.DataFrame, path: Path, file: CSVFormat | None = None) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
-    file = file or FileFormat()
-    if table_format(path) == "parquet":
+    file = file or CSVFormat()
+    if table_file_format(path) == "parquet":
         written = io.BytesIO()
         table.write_parquet(written)
-        write_whole(path, written.getvalue())
+        write_file_atomically(path, written.getvalue())
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
@@ -168,16 +168,18 @@ def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None)
     # An empty field and none at all are the same to a reader of CSV.
     table = table.with_columns(pl.col(pl.String).replace("", None))
     text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
-    write_whole(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+    write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
 def read_feature_file(path: Path, schema: Schema, further: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are (all of them for None)."""
-    opened = open_table(path, schema.file)
+    opened = open_table_file(path, schema.file)
     wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
-    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,))
-    return _encode_features(table, schema, table_format(path) == "parquet", refused=False), table.select(wanted)
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(CSVLineProblem.UNDECODED,))
+    return _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False), table.select(
+        wanted
+    )
 
 
 def read_training_file(
@@ -189,14 +191,11 @@ def read_training_file(
     least: int = 1,
     person: str | None = None,
 ) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
-    """Return features and target of a table, and the identifiers of people; labels are as `read_labels` says.
-
-    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
-    """
+    """Return features, target and people of at least ``least`` rows; what cannot be read is refused, or ``ignored``."""
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
-    table = open_table(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
-    rows, target = _encode_training(table, schema, labels, kind, ignored, table_format(path) == "parquet")
-    people = None if person is None else read_person_column(table[person], schema.file)
+    table = open_table_file(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
+    rows, target = _encode_training_file(table, schema, labels, kind, ignored, table_file_format(path) == "parquet")
+    people = None if person is None else read_people_file(table[person], schema.file)
     return pl.DataFrame(rows, schema=schema.names, orient="row"), target, people
 
 
@@ -206,80 +205,77 @@ def _training_columns(schema: Schema) -> list[str]:
     return list(dict.fromkeys([*schema.inputs, schema.target.name]))
 
 
-def _encode_training(
+def _encode_training_file(
     table: pl.DataFrame, schema: Schema, labels: bool, kind: str | None, ignored: bool, typed: bool
 ) -> tuple[np.ndarray, pl.Series]:
     """Return features and target of a table; ``typed`` says that the file declares the types of its columns."""
     assert schema.target is not None
     name = schema.target.name
     if labels:
-        target = read_labels(table, name, kind, ignored, schema)
+        target = read_file_labels(table, name, kind, ignored, schema)
     else:
-        target = _read_target_numbers(table, name, schema.file, ignored)
-    return _encode_features(table, schema, typed, refused=not ignored), target
+        target = _read_file_target(table, name, schema.file, ignored)
+    return _encode_file_features(table, schema, typed, refused=not ignored), target
 
 
-def read_person_column(column: pl.Series, file: FileFormat) -> np.ndarray:
+def read_people_file(column: pl.Series, file: CSVFormat) -> np.ndarray:
     """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
-    from dpconvex.inputs.cells import read_identifiers
+    from dpconvex.inputs.cells import read_identifier_cells
 
     kind = column.dtype
     dates = kind == pl.Date or kind == pl.Datetime
     text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary)
     if not (text or dates or _is_number(kind)):
         raise InputError(f"The column {column.name!r} must hold identifiers: whole numbers, text or dates.")
-    with hide_values(None):
-        return read_identifiers(column, file.missing)
+    with hide_file_values(None):
+        return read_identifier_cells(column, file.missing)
 
 
-def _encode_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
+def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
     """Return the rows of ``X``; rows that a missing value makes invalid hold NaN, or are refused."""
     from dpconvex.inputs.cells import read_cells
-    from dpconvex.inputs.encoding import encode, invalid_columns, to_array
+    from dpconvex.inputs.column_encoding import encode_columns, encoded_array, invalid_encoded_columns
 
     if typed:
-        _check_types(table, schema)
-    with hide_values(None):
+        _check_file_types(table, schema)
+    with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in schema.inputs}
-        rows = to_array(encode(schema, cells))
+        rows = encoded_array(encode_columns(schema, cells))
     if refused and np.isnan(rows).any():
-        column = invalid_columns(schema, cells)[0]
-        what = {Number: "finite numbers", Flag: "its two words", Date: "dates of its format"}
+        column = invalid_encoded_columns(schema, cells)[0]
+        what = {SchemaNumber: "finite numbers", SchemaFlag: "its two words", SchemaDate: "dates of its format"}
         raise InputError(
             f"The column {column.name!r} must hold {what.get(type(column), 'a value in every row')} only. It has "
             'missing values or others: give it a rule in the schema, like missing = "indicator", or use '
-            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, Number) else ''} {_COUNT_HINT}"
+            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, SchemaNumber) else ''} {_COUNT_HINT}"
         )
     return rows
 
 
-def _comma_hint(file: FileFormat) -> str:
+def _comma_hint(file: CSVFormat) -> str:
     """Return how numbers with a decimal comma are read, where the schema does not say so."""
     return "" if file.decimal == "," else ' Decimal commas need decimal = "," in [file].'
 
 
-def _check_types(table: pl.DataFrame, schema: Schema) -> None:
-    """Raise if a column's declared type cannot hold what the schema says.
-
-    A single missing value makes whole numbers floats where pandas writes the file, and all missing have no type.
-    """
+def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
+    """Raise if a column's declared type cannot hold what the schema says; a column of missing values has none."""
     for column in schema.columns:
         kind = table.schema[column.name]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
-        if isinstance(column, Number) and not (text or _is_number(kind)):
+        if isinstance(column, SchemaNumber) and not (text or _is_number(kind)):
             raise InputError(f"The column {column.name!r} must hold numbers.")
-        if isinstance(column, Date) and not (text or kind.is_temporal() or kind.is_numeric()):
+        if isinstance(column, SchemaDate) and not (text or kind.is_temporal() or kind.is_numeric()):
             raise InputError(f"The column {column.name!r} must hold dates.")
 
 
-def _read_target_numbers(table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False) -> pl.Series:
+def _read_file_target(table: pl.DataFrame, name: str, file: CSVFormat, ignored: bool = False) -> pl.Series:
     """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
     if column.dtype not in (pl.String, pl.Null) and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold numbers.")
-    with hide_values(None):
+    with hide_file_values(None):
         numbers = read_cells(column).as_numbers(file.decimal)
     if not ignored and np.isnan(numbers).any():
         raise InputError(
@@ -289,25 +285,30 @@ def _read_target_numbers(table: pl.DataFrame, name: str, file: FileFormat, ignor
     return pl.Series(name, numbers)
 
 
-def read_labels(
+def read_file_labels(
     table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False, schema: Schema | None = None
 ) -> pl.Series:
-    """Return a column of labels: whole numbers where all of them are, else text.
+    """Return a column of labels of this kind, "whole" or "text"; of no kind: whole numbers where all of them are.
 
-    Without the ``kind`` "whole" or "text" numbers that are not whole are refused, because the labels of a target become
-    public and measurements are no labels. With ``ignored`` other cells are missing instead of refused. Text is matched
-    with the classes of the ``schema``, so that ``1.0`` is the class ``1``.
+    Of no kind, other numbers are refused: labels become public, and measurements are no labels. With ``ignored`` other
+    cells are missing instead of refused. Text is matched with the schema's classes, so that ``1.0`` is the class ``1``.
     """
+    from dpconvex.inputs.cells import read_cells
+    from dpconvex.inputs.column_encoding import encode_labels
+
     column = table[name]
     words = column.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null)
     if not words and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
     classes = None if schema is None or schema.target is None else schema.target.classes
-    with hide_values(None):
+    with hide_file_values(None):
         text = column.cast(pl.String).str.strip_chars()
-        declared = text if classes is None or schema is None else _match_classes(text, classes, schema.file.decimal)
+        declared = text
+        if classes is not None and schema is not None:  # null where a label means none of them
+            labels = encode_labels(read_cells(text), classes, schema.file.decimal)
+            declared = pl.Series(text.name, labels.tolist(), dtype=pl.String)
         if ignored:
-            return declared if kind == "text" else _whole_or_missing(declared)
+            return declared if kind == "text" else _whole_file_labels(declared)
         missing = text.null_count() > 0 or bool((text == "").any())
         whole = text.cast(pl.Int64, strict=False)
         numbers = text.cast(pl.Float64, strict=False)
@@ -341,15 +342,7 @@ def read_labels(
     return whole if whole.null_count() == 0 else text
 
 
-def _match_classes(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
-    """Return the class of the schema that each label means, null where it means none."""
-    from dpconvex.inputs.cells import read_cells
-    from dpconvex.inputs.encoding import match_labels
-
-    return pl.Series(text.name, match_labels(read_cells(text), classes, decimal).tolist(), dtype=pl.String)
-
-
-def _whole_or_missing(text: pl.Series) -> pl.Series:
+def _whole_file_labels(text: pl.Series) -> pl.Series:
     """Return the whole numbers of a column of text, written with or without a decimal point, as objects."""
     whole = text.cast(pl.Int64, strict=False)
     numbers = text.cast(pl.Float64, strict=False)
@@ -364,18 +357,18 @@ def _is_number(dtype: pl.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """Part of a file: row groups of a Parquet file, or whole lines of a CSV file from one byte to another."""
 
     path: str
     first: int
     last: int
-    layout: Layout | None = None
+    layout: CSVLayout | None = None
 
     def read(self, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
-        """Return the wanted columns, by the rules of `OpenTable.read`."""
+        """Return the wanted columns, by the rules of `OpenTableFile.read`."""
         path = Path(self.path)
-        with hide_values(path):
+        with hide_file_values(path):
             if self.layout is None:
                 from pyarrow import parquet
 
@@ -385,7 +378,7 @@ class Piece:
             with path.open("rb") as file:
                 file.seek(self.first)
                 rows = self.layout.read_block(file.read(self.last - self.first), wanted)
-            return rows.cells if every_line else _usable_rows(rows, path, self.layout)
+            return rows.cells if every_line else _usable_file_rows(rows, path, self.layout)
 
 
 def matching_files(pattern: Path) -> list[Path]:
@@ -396,11 +389,11 @@ def matching_files(pattern: Path) -> list[Path]:
     if not found:
         raise InputError(f"There is no file {str(pattern)!r}.")
     for path in found:
-        table_format(path)
+        table_file_format(path)
     return found
 
 
-def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[Piece], int]:
+def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[FilePiece], int]:
     """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at the same time."""
     if schema.file.line_breaks:
         raise InputError(
@@ -409,20 +402,20 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
         )
     row_bytes = 8 * (len(schema.names) + 1) * COPIES
     room = max(memory_limit - BASE, memory_limit // 4)
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     largest = 1
     for path in files:
         if path.suffix.lower() in PACKED:
             raise InputError(
                 f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
             )
-        opened = open_table(path, schema.file)
-        require_columns(opened.names, _training_columns(schema), "A data file")
+        opened = open_table_file(path, schema.file)
+        require_file_columns(opened.names, _training_columns(schema), "A data file")
         if opened.layout is not None:
             size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
-            pieces += _split_csv(path, size, opened.layout)
+            pieces += _split_csv_file(path, size, opened.layout)
             continue
-        found, longest = _split_parquet(path, max(1, min(MOST_ROWS, room // (row_bytes * threads))))
+        found, longest = _split_parquet_file(path, max(1, min(MOST_ROWS, room // (row_bytes * threads))))
         pieces += found
         largest = max(largest, longest)
     needed = row_bytes * largest
@@ -434,44 +427,41 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
     return pieces, max(1, min(threads, room // needed))
 
 
-def _split_parquet(path: Path, rows: int) -> tuple[list[Piece], int]:
+def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
     """Return runs of row groups of about `rows` rows, and the length of the longest run."""
     from pyarrow import parquet
 
-    with hide_values(path):
+    with hide_file_values(path):
         metadata = parquet.ParquetFile(path).metadata
         lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     pieces, first, count, longest = [], 0, 0, 0
     for group, length in enumerate(lengths):
         if count and count + length > rows:
-            pieces.append(Piece(str(path), first, group))
+            pieces.append(FilePiece(str(path), first, group))
             first, count = group, 0
         count += length
         longest = max(longest, count)
-    return [*pieces, Piece(str(path), first, len(lengths))], longest
+    return [*pieces, FilePiece(str(path), first, len(lengths))], longest
 
 
-def _split_csv(path: Path, size: int, layout: Layout) -> list[Piece]:
+def _split_csv_file(path: Path, size: int, layout: CSVLayout) -> list[FilePiece]:
     """Return pieces of about `size` bytes that end with a line."""
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:
-            stop = find_line_end(file, min(start + size, end), layout.newline)
-            pieces.append(Piece(str(path), start, stop, layout))
+            stop = find_csv_line_end(file, min(start + size, end), layout.newline)
+            pieces.append(FilePiece(str(path), start, stop, layout))
             start = stop
-    return pieces or [Piece(str(path), start, start, layout)]
+    return pieces or [FilePiece(str(path), start, start, layout)]
 
 
-def load_piece(piece: Piece, schema: Schema, kind: str | None, ignored: bool = False) -> pd.DataFrame:
-    """Return a piece as a pandas table of encoded features, float32 where all numbers are, and the target.
-
-    ``kind`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
-    """
+def load_file_piece(piece: FilePiece, schema: Schema, kind: str | None, ignored: bool = False) -> pd.DataFrame:
+    """Return a piece as a pandas table of encoded features and target; ``kind`` is that of labels, None for numbers."""
     table = piece.read(_training_columns(schema), every_line=ignored)
-    typed = table_format(Path(piece.path)) == "parquet"
-    features, column = _encode_training(table, schema, kind is not None, kind, ignored, typed)
+    typed = table_file_format(Path(piece.path)) == "parquet"
+    features, column = _encode_training_file(table, schema, kind is not None, kind, ignored, typed)
     single = not schema.interactions and all(
-        isinstance(column, Number)
+        isinstance(column, SchemaNumber)
         and (column.transform, column.knots, column.missing.rule) == ("clip", (), "row")
         and table.schema[column.name] == pl.Float32
         for column in schema.columns
@@ -483,19 +473,15 @@ def load_piece(piece: Piece, schema: Schema, kind: str | None, ignored: bool = F
     return frame
 
 
-def _has_whole_labels(piece: Piece, target: str) -> bool:
+def _has_whole_labels(piece: FilePiece, target: str) -> bool:
     table = piece.read([target])
-    return bool(table.height == 0 or read_labels(table, target).dtype.is_integer())
+    return bool(table.height == 0 or read_file_labels(table, target).dtype.is_integer())
 
 
 def read_file_partitions(
-    pieces: Sequence[Piece], schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
+    pieces: Sequence[FilePiece], schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
 ) -> tuple[dd.DataFrame, dd.Series]:
-    """Return features and target of all pieces as a Dask dataframe and series.
-
-    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are read for it. With ``ignored``
-    what cannot be read is missing instead of refused.
-    """
+    """Return features and target of all pieces for Dask; where the kind of labels is not known, all are read for it."""
     if labels and kind is None:
         has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
         assert schema.target is not None
@@ -505,7 +491,7 @@ def read_file_partitions(
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
     frame = dd.from_map(
-        functools.partial(load_piece, schema=schema, kind=kind, ignored=ignored),
+        functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored),
         list(pieces),
         meta=meta,
         enforce_metadata=False,  # float32 stays float32
@@ -530,7 +516,7 @@ def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
         yield
 
 
-def parse_memory_limit(text: str | None) -> int:
+def file_memory_limit(text: str | None) -> int:
     """Return a memory limit in bytes, half of the machine's memory by default."""
     if text is None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -18,19 +18,20 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.checks import data_error
-from dpconvex.engine.dask.partitions import CleanTargets, is_partitioned, objects_to_numbers
-from dpconvex.engine.row_weights import RowWeights, exact_values
+from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_objects_to_numbers
+from dpconvex.engine.person_identifiers import exact_identifiers
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
-from dpconvex.engine.threads import surely_finite
-from dpconvex.inputs.labels import is_missing, missing_labels
-from dpconvex.inputs.public_table import column_names, encode_frame
+from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
+from dpconvex.engine.threads import finite_by_threads
+from dpconvex.inputs.labels import is_missing_label, missing_labels
+from dpconvex.inputs.public_table import public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
-from dpconvex.mechanisms.mechanism import Plan
+from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.on_demand import nw
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.table import DaskTable
+    from dpconvex.engine.dask.rows_and_table import DaskTable
 
 _ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
 _DAYS = "Turn dates into numbers, for instance days since a fixed date."
@@ -44,7 +45,7 @@ _FILL = (
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
-def _float_types(X: Any) -> Any:
+def _training_float_types(X: Any) -> Any:
     """Return the types of floats that X may keep: scikit-learn reads those of arrays and pandas, no other frame's."""
     floats = [np.float64, np.float32]
     if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "columns"):
@@ -56,11 +57,11 @@ def _float_types(X: Any) -> Any:
 
 def _merge_duplicates(X: Any) -> Any:
     """Return a sparse matrix as CSR with every entry once: entries of one position may add up to infinity."""
-    return NonZeros.of(X).to_scipy() if issparse(X) else X
+    return NonZeroRows.of(X).to_scipy() if issparse(X) else X
 
 
 @contextmanager
-def _quiet_validation() -> Iterator[None]:
+def _quiet_training_checks() -> Iterator[None]:
     """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
 
     The check for infinities adds all values up; where the sum overflows, each value is examined.
@@ -70,73 +71,73 @@ def _quiet_validation() -> Iterator[None]:
 
 
 def read_training(
-    estimator: object, X: Any, y: Any, clean: CleanTargets | None = None, least: int = 1, y_numeric: bool = False
+    estimator: object, X: Any, y: Any, clean: PartitionTargets | None = None, least: int = 1, y_numeric: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
     With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
-    X = order_columns_by_bounds(estimator, X)
+    X = order_data_by_bounds(estimator, X)
     if is_partitioned(X) or is_partitioned(y):
-        return _read_partitions(estimator, X, y, clean, least, y_numeric)
+        return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
     nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
-    _check_table(X, owner, loose=clean is not None or nothing)
-    _check_container("y", y, owner)
+    _check_training_table(X, owner, loose=clean is not None or nothing)
+    _check_data_container("y", y, owner)
     if y_numeric:
-        _check_dtype("y", y, owner)
+        _check_data_dtype("y", y, owner)
     try:
-        with _quiet_validation():
+        with _quiet_training_checks():
             X = _merge_duplicates(X)
             if clean is not None:
-                return _read_marked(estimator, X, y, clean, least, y_numeric)
+                return _read_marked_training(estimator, X, y, clean, least, y_numeric)
             X, y = validate_data(
-                estimator, X, y, dtype=_float_types(X), ensure_min_samples=least,
-                ensure_all_finite=not surely_finite(X), accept_sparse="csr", y_numeric=y_numeric,
+                estimator, X, y, dtype=_training_float_types(X), ensure_min_samples=least,
+                ensure_all_finite=not finite_by_threads(X), accept_sparse="csr", y_numeric=y_numeric,
             )  # fmt: skip
     except (ValueError, OverflowError, TypeError):
-        problem = _find_table_problem(estimator, X, least) or _find_target_problem(owner, X, y, y_numeric)
+        problem = _find_data_problem(estimator, X, least) or _find_training_target_problem(owner, X, y, y_numeric)
     else:
         if y_numeric:
-            _check_dtype("y", y, owner)  # a list or series may become an array of text
+            _check_data_dtype("y", y, owner)  # a list or series may become an array of text
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem or _unknown_problem(owner)
 
 
-def _read_marked(
-    estimator: object, X: object, y: object, clean: CleanTargets, least: int, numeric: bool
+def _read_marked_training(
+    estimator: object, X: object, y: object, clean: PartitionTargets, least: int, numeric: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
     owner = type(estimator).__name__
     if y is None:
         raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     # Objects stay objects: next to text, numpy would make text of numbers.
-    table = objects_to_numbers(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    table = partition_objects_to_numbers(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
-        estimator, table, dtype=_float_types(table), ensure_min_samples=least, ensure_all_finite=False,
+        estimator, table, dtype=_training_float_types(table), ensure_min_samples=least, ensure_all_finite=False,
         accept_sparse="csr",
     )  # fmt: skip
-    column = column_or_1d(np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_values(y))
+    column = column_or_1d(np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y))
     check_consistent_length(rows, column)
     if numeric:
-        _check_dtype("y", column, owner)
+        _check_data_dtype("y", column, owner)
     return rows, clean(rows, column)
 
 
-def _read_partitions(
-    estimator: object, X: Any, y: Any, clean: CleanTargets | None, least: int, numeric: bool
+def _read_training_partitions(
+    estimator: object, X: Any, y: Any, clean: PartitionTargets | None, least: int, numeric: bool
 ) -> tuple[Any, Any]:
-    """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
-    from dpconvex.engine.dask.table import DaskTable
+    """Return a table that was checked partition by partition, as its own target too (see `map_training_rows`)."""
+    from dpconvex.engine.dask.rows_and_table import DaskTable
 
     owner = type(estimator).__name__
     columns = getattr(X, "columns", None)
     if columns is not None:
-        _check_columns(X._meta, owner, loose=clean is not None)
-    _check_dtype("X", X, owner)
+        _check_data_columns(X._meta, owner, loose=clean is not None)
+    _check_data_dtype("X", X, owner)
     if numeric:
-        _check_dtype("y", y, owner)
+        _check_data_dtype("y", y, owner)
     table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
@@ -149,22 +150,19 @@ def _read_partitions(
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
-    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come.
-
-    A model that carries a schema reads tables as they come.
-    """
+    """Return X, read by the model's schema if it has one, and checked against the columns of the fit or noted anew."""
     owner = type(estimator).__name__
     schema = getattr(estimator, "schema_", None)
-    if isinstance(schema, Schema) and not reset and not is_encoded(X, schema):
-        X = encode_frame(schema, X, owner)
-    X = order_columns_by_bounds(estimator, X)
-    _check_table(X, owner)
+    if isinstance(schema, Schema) and not reset and not is_encoded_data(X, schema):
+        X = public_table_frame(schema, X, owner)
+    X = order_data_by_bounds(estimator, X)
+    _check_training_table(X, owner)
     try:
-        with _quiet_validation():
+        with _quiet_training_checks():
             X = _merge_duplicates(X)
-            return validate_data(estimator, X, reset=reset, dtype=_float_types(X), accept_sparse="csr")
+            return validate_data(estimator, X, reset=reset, dtype=_training_float_types(X), accept_sparse="csr")
     except (ValueError, OverflowError, TypeError):
-        problem = _find_table_problem(estimator, X, 1, reset)
+        problem = _find_data_problem(estimator, X, 1, reset)
     raise problem or _unknown_problem(owner)
 
 
@@ -173,11 +171,11 @@ def as_numbers(y: Any) -> Any:
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
-def is_encoded(X: Any, schema: Schema) -> bool:
+def is_encoded_data(X: Any, schema: Schema) -> bool:
     """Whether X has the schema's encoded columns already; numbers and flags may be read twice."""
     if isinstance(X, (str, os.PathLike)):
         return False
-    names = column_names(X)
+    names = public_column_names(X)
     return names is None or (names == schema.names and names != schema.inputs)
 
 
@@ -187,12 +185,12 @@ def takes_columns_in_order(model: Any) -> Any:
     return model
 
 
-def order_columns_by_bounds(estimator: object, X: Any) -> Any:
+def order_data_by_bounds(estimator: object, X: Any) -> Any:
     """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
     bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
     if not isinstance(bounds, Mapping):
         return X
-    wanted, names = list(bounds), column_names(X)
+    wanted, names = list(bounds), public_column_names(X)
     if names is None and getattr(estimator, "_columns_in_order", False):
         return X
     if names is None:
@@ -201,23 +199,21 @@ def order_columns_by_bounds(estimator: object, X: Any) -> Any:
             f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
         )
     known = set(names)
-    for missing, what in (
-        ([name for name in wanted if name not in known], "X has no such column"),
-        ([name for name in names if name not in bounds], "X has this column without bounds"),
-    ):
-        if missing:
-            raise ValueError(
-                f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check "
-                f"{missing[0]!r}: {what}. Select the columns, or give the bounds of all of them."
-            )
+    problems = [(name, "X has no such column") for name in wanted if name not in known]
+    problems += [(name, "X has this column without bounds") for name in names if name not in bounds]
+    if problems:
+        name, what = problems[0]
+        raise ValueError(
+            f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check {name!r}: {what}. "
+            "Select the columns, or give the bounds of all of them."
+        )
     return X if names == wanted or isinstance(X, Mapping) else X[wanted]
 
 
-def map_rows(X: object, target: object, plan: Plan, owner: str, row_weights: RowWeights | None = None) -> Rows:
-    """Return the engine that sums over the rows of X, as `read_training` returned it: in memory, or over partitions.
-
-    ``target`` holds one number per row; for Dask it is the table itself or a function of each partition's target.
-    """
+def map_training_rows(
+    X: object, target: object, plan: MechanismPlan, owner: str, row_weights: RowWeights | None = None
+) -> Rows:
+    """Return the engine that sums over rows of X, as `read_training` returned it; Dask's target may be a function."""
     here = isinstance(X, np.ndarray) or issparse(X)
     if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
@@ -230,7 +226,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, row_weights: Row
         rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
         if row_weights is None:
             return rows
-        if isinstance(X, NonZeros):
+        if isinstance(X, NonZeroRows):
             must = "dense with groups, weights or class_weight"
             raise data_error("X", owner, must, "a sparse table", "Use X.toarray().")
         return rows.with_row_weights(row_weights)
@@ -238,7 +234,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, row_weights: Row
     return cast("DaskTable", X).rows(row_map, function, shift, scale, row_weights)
 
 
-def shape_of(data: Any) -> tuple[int, ...] | None:
+def shape_of_data(data: Any) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
     if issparse(data) or is_partitioned(data):
         return tuple(data.shape)
@@ -248,14 +244,14 @@ def shape_of(data: Any) -> tuple[int, ...] | None:
         return None
 
 
-def _check_table(X: object, owner: str, loose: bool = False) -> None:
+def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a table cannot be read for its container, its columns or its type, whatever its values."""
-    _check_container("X", X, owner)
-    _check_columns(X, owner, loose)
-    _check_dtype("X", X, owner)
+    _check_data_container("X", X, owner)
+    _check_data_columns(X, owner, loose)
+    _check_data_dtype("X", X, owner)
 
 
-def _check_container(name: str, data: object, owner: str) -> None:
+def _check_data_container(name: str, data: object, owner: str) -> None:
     """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
     if name != "X" and issparse(data):
         raise TypeError(
@@ -274,11 +270,8 @@ def _check_container(name: str, data: object, owner: str) -> None:
         )
 
 
-def _check_columns(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
-
-    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
-    """
+def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
+    """Raise if a dataframe holds columns that are not numbers; with ``loose`` those of Python objects pass."""
     if nw.dependencies.is_polars_lazyframe(X):
         raise TypeError(
             f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
@@ -299,12 +292,10 @@ def _check_columns(X: object, owner: str, loose: bool = False) -> None:
         name for name, dtype in schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
     ]
     if wrong:
-        raise ValueError(
-            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. {_ENCODE}"
-        )
+        raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
 
 
-def _check_dtype(name: str, array: object, owner: str) -> None:
+def _check_data_dtype(name: str, array: object, owner: str) -> None:
     """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind in "biufO":
@@ -314,16 +305,12 @@ def _check_dtype(name: str, array: object, owner: str) -> None:
             f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
         )
     # Not the dtype itself: that of text holds the length of the longest value.
-    if dtype.kind in "mM":
-        what, remedy = "dates or durations", _DAYS
-    elif dtype.kind == "V":
-        what, remedy = "a structured array", "Make an array of its fields, one column each."
-    else:
-        what, remedy = "text", _ENCODE if name == "X" else _TARGET
-    raise data_error(name, owner, "numbers", what, remedy)
+    dates, text = ("dates or durations", _DAYS), ("text", _ENCODE if name == "X" else _TARGET)
+    fields = ("a structured array", "Make an array of its fields, one column each.")
+    raise data_error(name, owner, "numbers", *{"m": dates, "M": dates, "V": fields}.get(dtype.kind, text))
 
 
-def _find_table_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
+def _find_data_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
     """Return what is wrong with a table, or None if nothing is found."""
     owner = type(estimator).__name__
     if hasattr(X, "columns"):
@@ -331,7 +318,7 @@ def _find_table_problem(estimator: object, X: object, least: int, reset: bool = 
             validate_data(estimator, X, reset=reset, skip_check_array=True)
         except ValueError as error:  # about names and numbers of columns, which are public
             return ValueError(str(error))
-    shape = shape_of(X)
+    shape = shape_of_data(X)
     if shape is None:
         return None
     if len(shape) < 2:
@@ -350,31 +337,31 @@ def _find_table_problem(estimator: object, X: object, least: int, reset: bool = 
     expected = getattr(estimator, "n_features_in_", shape[1])
     if not reset and shape[1] != expected:
         return ValueError(f"X has {shape[1]} features, but {owner} is expecting {expected} features as input.")
-    return _find_value_problem("X", X, owner)
+    return _find_data_value_problem("X", X, owner)
 
 
-def _find_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
+def _find_training_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
     """Return what is wrong with a target, or None if nothing is found."""
     if y is None:
         return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
-    shape, rows = shape_of(y), shape_of(X)
+    shape, rows = shape_of_data(y), shape_of_data(X)
     if shape is None or rows is None:
         return None
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
         return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
     labels = np.asarray(y)
     if numeric or labels.dtype.kind in "fc":
-        problem = _find_value_problem("y", y, owner)
+        problem = _find_data_value_problem("y", y, owner)
         if problem is not None:
             return problem
-    elif labels.dtype.kind == "O" and any(is_missing(label) for label in labels.flat):
+    elif labels.dtype.kind == "O" and any(is_missing_label(label) for label in labels.flat):
         return ValueError(missing_labels(owner))
     if shape[0] != rows[0]:
         return ValueError(f"Found input variables with inconsistent numbers of samples: {[rows[0], shape[0]]}")
     return None
 
 
-def _find_value_problem(name: str, data: Any, owner: str) -> Exception | None:
+def _find_data_value_problem(name: str, data: Any, owner: str) -> Exception | None:
     """Return why data are not finite numbers, or None if they are."""
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
     plain = np.asarray(data.data if issparse(data) else data)
@@ -389,7 +376,7 @@ def _find_value_problem(name: str, data: Any, owner: str) -> Exception | None:
     except ValueError:
         return data_error(name, owner, "numbers", "text or other values", remedy)
     except TypeError:
-        if any(is_missing(value) for value in plain.flat):
+        if any(is_missing_label(value) for value in plain.flat):
             return infinite
         must = "numbers: each argument must be a string or a real number"
         return TypeError(str(data_error(name, owner, must, "other objects", remedy)))
@@ -399,3 +386,12 @@ def _unknown_problem(owner: str) -> Exception:
     remedy = "Pass a two-dimensional array or dataframe, and a one-dimensional target."
     must = "a table and a column of numbers with as many rows"
     return data_error("X and y", owner, must, "something else", remedy)
+
+
+def refuse_partitioned_data(owner: str, X: object, y: object) -> None:
+    """Raise for Dask collections, which cannot be split here."""
+    if is_partitioned(X) or is_partitioned(y):
+        raise TypeError(
+            f"{owner} needs rows in memory, because it splits them. Got a Dask collection instead. Use X.compute() and "
+            "y.compute()."
+        )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpconvex.losses.pointwise import PiecewiseLinearFunction
+from dpconvex.losses.pointwise import PointwisePiecewiseLinear
 from dpconvex.types import Array
 
 # Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a maximum of fewer
@@ -25,7 +25,7 @@ _EXACT, _TIE = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
-class PieceGroup:
+class AffinePieceGroup:
     """Pieces along one direction: ``max(rise x + high, -fall x + low)`` of ``x = <direction, u>``.
 
     A slope of 0 says that the group has no such line.
@@ -39,12 +39,12 @@ class PieceGroup:
 
 
 @dataclass(frozen=True)
-class CentredPieces:
+class CentredAffinePieces:
     """``max_p <a_p, u> + b_p = <centre, u> + max(floor, groups)``; a floor of ``-inf`` says there is none."""
 
     centre: tuple[float, ...]
     floor: float
-    groups: tuple[PieceGroup, ...]
+    groups: tuple[AffinePieceGroup, ...]
 
     @cached_property
     def directions(self) -> Array:
@@ -57,10 +57,10 @@ class CentredPieces:
         return float(np.linalg.norm(self.directions, 2))
 
 
-def group_pieces(slopes: Array, offsets: Array, centre: Array) -> CentredPieces:
+def group_affine_pieces(slopes: Array, offsets: Array, centre: Array) -> CentredAffinePieces:
     """Return the pieces relative to a centre, grouped by direction."""
     size = max(1.0, float(np.abs(slopes).max()))
-    floor, groups = -math.inf, list[PieceGroup]()
+    floor, groups = -math.inf, list[AffinePieceGroup]()
     directions = np.empty_like(slopes)
     for slope, offset in zip(slopes - centre, offsets.tolist(), strict=True):
         length = float(np.linalg.norm(slope))
@@ -79,11 +79,11 @@ def group_pieces(slopes: Array, offsets: Array, centre: Array) -> CentredPieces:
             break
         else:
             directions[len(groups)] = direction
-            groups.append(PieceGroup(tuple(direction.tolist()), length, offset))
-    return CentredPieces(tuple(centre.tolist()), floor, tuple(groups))
+            groups.append(AffinePieceGroup(tuple(direction.tolist()), length, offset))
+    return CentredAffinePieces(tuple(centre.tolist()), floor, tuple(groups))
 
 
-def upper_envelope(slopes: Array, offsets: Array) -> PiecewiseLinearFunction:
+def max_affine_envelope(slopes: Array, offsets: Array) -> PointwisePiecewiseLinear:
     """Return the maximum of lines ``slopes x + offsets`` as a piecewise-linear function."""
 
     def crossing(left: tuple[float, float], right: tuple[float, float]) -> float:
@@ -100,10 +100,10 @@ def upper_envelope(slopes: Array, offsets: Array) -> PiecewiseLinearFunction:
             del lines[-2]
     knots = [crossing(left, right) for left, right in pairwise(lines)]
     height = lines[0][0] * knots[0] + lines[0][1]
-    return PiecewiseLinearFunction(tuple(knots), tuple(slope for slope, _ in lines), height)
+    return PointwisePiecewiseLinear(tuple(knots), tuple(slope for slope, _ in lines), height)
 
 
-class Facets(NamedTuple):
+class MaxAffineFacets(NamedTuple):
     """Facets of a maximum of affine functions of r = 2 or 3 variables, one per row.
 
     An edge of a facet in space has seven numbers: index of the facet, outward unit normal within it (3 numbers), offset
@@ -118,9 +118,9 @@ class Facets(NamedTuple):
     edges: Array  # (E, 7)
 
 
-def find_facets(slopes: Array, offsets: Array) -> Facets:
+def find_affine_facets(slopes: Array, offsets: Array) -> MaxAffineFacets:
     """Return the facets of ``max_p <slopes_p, x> + offsets_p`` in two or three variables."""
-    slopes, offsets = _without_redundant(slopes, offsets)
+    slopes, offsets = _drop_redundant_affine_pieces(slopes, offsets)
     size = slopes.shape[1]
     rows: list[tuple[Array, float, float, float]] = []
     edges: list[list[float]] = []
@@ -135,17 +135,17 @@ def find_facets(slopes: Array, offsets: Array) -> Facets:
             limits = slopes[others] - slopes[p]
             ends = offsets[p] - offsets[others] - offset * (limits @ normal)
             limits = limits - np.multiply.outer(limits @ normal, normal)
-            found = _facet_edges(limits, ends, normal, len(rows), slopes, offsets)
+            found = _affine_facet_edges(limits, ends, normal, len(rows), slopes, offsets)
             if found is not None:
                 rows.append((normal, offset, jump, found[0]))
                 edges += found[1]
     normals = np.array([row[0] for row in rows]).reshape(len(rows), size)
     numbers = np.array([row[1:] for row in rows]).reshape(len(rows), 3)
     distances, jumps, arcs = (np.ascontiguousarray(column) for column in numbers.T)
-    return Facets(normals, distances, jumps, arcs, np.array(edges).reshape(len(edges), 7))
+    return MaxAffineFacets(normals, distances, jumps, arcs, np.array(edges).reshape(len(edges), 7))
 
 
-def _refuse_pieces(doubtful: bool) -> None:
+def _refuse_affine_pieces(doubtful: bool) -> None:
     if doubtful:
         raise ValueError(
             "The 'slopes' and 'offsets' parameters of PiecewiseLinear must not nearly coincide: whether pieces meet "
@@ -153,7 +153,7 @@ def _refuse_pieces(doubtful: bool) -> None:
         )
 
 
-def _without_redundant(slopes: Array, offsets: Array) -> tuple[Array, Array]:
+def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array, Array]:
     """Leave out pieces that are nowhere strictly the largest."""
     from scipy.optimize import linprog
 
@@ -179,7 +179,7 @@ def _without_redundant(slopes: Array, offsets: Array) -> tuple[Array, Array]:
     return slopes, offsets
 
 
-def _facet_edges(
+def _affine_facet_edges(
     limits: Array, ends: Array, normal: Array, index: int, slopes: Array, offsets: Array
 ) -> tuple[float, list[list[float]]] | None:
     """Return arc and edges of ``{y normal to the normal: <limits, y> <= ends}``, or None if it is empty or thin."""
@@ -187,14 +187,14 @@ def _facet_edges(
     width = float(np.abs(offsets).max()) / scale
     lengths = np.linalg.norm(limits, axis=1)
     flat = lengths <= _EXACT * scale
-    _refuse_pieces(bool((lengths[~flat] <= _TIE * scale).any()))
+    _refuse_affine_pieces(bool((lengths[~flat] <= _TIE * scale).any()))
     if (ends[flat] < -_EXACT * scale).any():
         return None
     half_planes: list[tuple[Array, float]] = []
     for limit, end in zip(limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True):
         for i, (other, known) in enumerate(half_planes):
             apart = float(np.linalg.norm(limit - other))
-            _refuse_pieces(_EXACT < apart <= _TIE)
+            _refuse_affine_pieces(_EXACT < apart <= _TIE)
             if apart <= _EXACT:
                 half_planes[i] = (other, min(known, float(end)))
                 break
@@ -202,15 +202,15 @@ def _facet_edges(
             half_planes.append((limit, float(end)))
     if len(normal) == 2:
         along = np.array([-normal[1], normal[0]])
-        low, high = _clipped_line(along, np.zeros(2), half_planes, -1)
-        _refuse_pieces(_EXACT * width < high - low <= _TIE * width)
+        low, high = _clip_affine_line(along, np.zeros(2), half_planes, -1)
+        _refuse_affine_pieces(_EXACT * width < high - low <= _TIE * width)
         return None if high - low <= _EXACT * width else (0.0, [[index, 0, 0, 0, 0, low, high]])
     edges: list[list[float]] = []
     rays: list[Array] = []
     for i, (limit, end) in enumerate(half_planes):
         along = np.cross(normal, limit)
-        low, high = _clipped_line(along, end * limit, half_planes, i)
-        _refuse_pieces(_EXACT * width < high - low <= _TIE * width)
+        low, high = _clip_affine_line(along, end * limit, half_planes, i)
+        _refuse_affine_pieces(_EXACT * width < high - low <= _TIE * width)
         if high - low <= _EXACT * width:
             continue
         edges.append([index, *limit, end, low, high])
@@ -221,7 +221,7 @@ def _facet_edges(
     return arc, edges
 
 
-def _clipped_line(
+def _clip_affine_line(
     along: Array, origin: Array, half_planes: list[tuple[Array, float]], skipped: int
 ) -> tuple[float, float]:
     """Return the interval of s in which ``origin + s along`` lies in all half-planes but the one that is skipped."""
@@ -230,7 +230,7 @@ def _clipped_line(
         if i == skipped:
             continue
         rate, left = float(limit @ along), end - float(limit @ origin)
-        _refuse_pieces(_EXACT < abs(rate) <= _TIE)
+        _refuse_affine_pieces(_EXACT < abs(rate) <= _TIE)
         if abs(rate) <= _EXACT:
             if left < -_EXACT * (1 + abs(end)):
                 return 0.0, 0.0

@@ -19,7 +19,7 @@ from dpconvex.types import Array
 
 
 @dataclass(frozen=True)
-class PiecewiseQuadratic:
+class PairQuadraticPieces:
     """A continuous function, ``c0 + c1 t + c2 t^2`` between knots.
 
     Attributes
@@ -60,7 +60,7 @@ class PairLoss:
         return True
 
     @property
-    def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
+    def piecewise_quadratic(self) -> PairQuadraticPieces | None:
         """The piecewise quadratic that this loss is; None for a :class:`PairLogistic`."""
         return None
 
@@ -124,14 +124,16 @@ class PairSquared(PairLoss):
     """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
 
     monotone: ClassVar[bool] = False
-    piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((), ((1.0, -2.0, 1.0),))
+    piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces((), ((1.0, -2.0, 1.0),))
 
 
 @dataclass(frozen=True)
 class PairSquaredHinge(PairLoss):
     """``max(0, 1 - t)^2``."""
 
-    piecewise_quadratic: ClassVar[PiecewiseQuadratic] = PiecewiseQuadratic((1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0)))
+    piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces(
+        (1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0))
+    )
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,10 @@ class PairHinge(PairLoss):
         return math.inf if self.width == 0 else 1 / self.width
 
     @property
-    def piecewise_quadratic(self) -> PiecewiseQuadratic:
+    def piecewise_quadratic(self) -> PairQuadraticPieces:
         """Two pieces with a kink, three without."""
         outer, zero = (1.0 - self.width / 2, -1.0, 0.0), (0.0, 0.0, 0.0)
         if self.width == 0:
-            return PiecewiseQuadratic((1.0,), (outer, zero))
+            return PairQuadraticPieces((1.0,), (outer, zero))
         half = 0.5 / self.width
-        return PiecewiseQuadratic((1.0 - self.width, 1.0), (outer, (half, -2 * half, half), zero))
+        return PairQuadraticPieces((1.0 - self.width, 1.0), (outer, (half, -2 * half, half), zero))

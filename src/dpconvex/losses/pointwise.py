@@ -1,9 +1,8 @@
 """Convex losses of one record, as functions of the margin ``z = x~ . theta``.
 
-A *residual* loss is ``c(u)`` with ``u = y - z``; a *margin* loss is ``c(u)`` with ``u = y * z`` and
-``y`` in {-1, +1}. Every loss states ``lipschitz = sup |d/dz|`` and ``smoothness = sup |d2/dz2|``
-(``inf`` if kinked): noise is calibrated from these two numbers, so they are exact suprema or upper
-bounds, never estimates.
+A *residual* loss is ``c(u)`` with ``u = y - z``; a *margin* loss is ``c(u)`` with ``u = y * z`` and ``y`` in {-1, +1}.
+Every loss states ``lipschitz = sup |d/dz|`` and ``smoothness = sup |d2/dz2|`` (``inf`` if kinked): noise is calibrated
+from these two numbers, so they are exact suprema or upper bounds, never estimates.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from dpconvex.checks import check_positive
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.types import ScalarOrArray
 
 Kind = Literal["residual", "margin"]
 
 
 @dataclass(frozen=True)
-class PiecewiseLinearFunction:
+class PointwisePiecewiseLinear:
     """A convex piecewise-linear function of one variable: the shape of every kinked loss.
 
     ``c(u) = offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with
@@ -66,9 +65,8 @@ class PiecewiseLinearFunction:
             )
         object.__setattr__(self, "height", float(self.height))
         if not math.isfinite(self.height):
-            raise ValueError(
-                "The 'height' parameter of a kinked loss must be finite. "
-                f"Got {self.height} instead. Give the value at the first knot."
+            raise parameter_error(
+                "height", "a kinked loss", "finite", f"{self.height}", "Give the value at the first knot."
             )
 
     @cached_property
@@ -94,10 +92,10 @@ class PiecewiseLinearFunction:
         """Largest slope in absolute value: slopes increase, so one of the outermost."""
         return max(abs(self.slopes[0]), abs(self.slopes[-1]))
 
-    def scaled(self, factor: float) -> PiecewiseLinearFunction:
+    def scaled(self, factor: float) -> PointwisePiecewiseLinear:
         """Return ``factor * c``."""
         slopes = tuple(factor * slope for slope in self.slopes)
-        return PiecewiseLinearFunction(self.knots, slopes, factor * self.height)
+        return PointwisePiecewiseLinear(self.knots, slopes, factor * self.height)
 
     def value(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c(u)``, as the maximum of its tangents: exact zeros stay exact far from the knots."""
@@ -159,7 +157,7 @@ class PointwiseLoss(ABC):
         return "residual"
 
     @property
-    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """The piecewise-linear function this loss is, or None if it is something else."""
         return None
 
@@ -211,14 +209,14 @@ class PointwiseLoss(ABC):
         return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
 
 
-class _PiecewiseLinearLoss(PointwiseLoss):
+class _KinkedPointwiseLoss(PointwiseLoss):
     """Value and derivatives of a loss that is a piecewise-linear function."""
 
     smoothness: ClassVar[float] = math.inf  # the slope jumps
 
     @property
     @abstractmethod
-    def piecewise_linear(self) -> PiecewiseLinearFunction:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear:
         """The piecewise-linear function this loss is."""
 
     @property
@@ -236,7 +234,7 @@ class _PiecewiseLinearLoss(PointwiseLoss):
 
 
 @dataclass(frozen=True)
-class Pinball(_PiecewiseLinearLoss):
+class Pinball(_KinkedPointwiseLoss):
     """Quantile loss ``quantile * u^+ + (1 - quantile) * (-u)^+`` of the residual ``u = y - z``.
 
     Parameters
@@ -256,34 +254,31 @@ class Pinball(_PiecewiseLinearLoss):
         remedy = "For a one-sided loss use ReLU()."
         quantile = check_positive("quantile", "Pinball", self.quantile, remedy)
         if quantile >= 1:
-            raise ValueError(
-                "The 'quantile' parameter of Pinball must be strictly between 0 and 1. "
-                f"Got {self.quantile!r} instead. {remedy}"
-            )
+            raise parameter_error("quantile", "Pinball", "strictly between 0 and 1", repr(self.quantile), remedy)
         object.__setattr__(self, "quantile", quantile)
 
     @cached_property
-    def piecewise_linear(self) -> PiecewiseLinearFunction:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear:
         """One kink at 0 between the slopes ``quantile - 1`` and ``quantile``."""
-        return PiecewiseLinearFunction((0.0,), (self.quantile - 1.0, self.quantile))
+        return PointwisePiecewiseLinear((0.0,), (self.quantile - 1.0, self.quantile))
 
 
 @dataclass(frozen=True)
-class Absolute(_PiecewiseLinearLoss):
+class Absolute(_KinkedPointwiseLoss):
     """Absolute loss ``|y - z|``, twice the pinball loss of the median."""
 
-    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (-1.0, 1.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((0.0,), (-1.0, 1.0))
 
 
 @dataclass(frozen=True)
-class ReLU(_PiecewiseLinearLoss):
+class ReLU(_KinkedPointwiseLoss):
     """One-sided loss ``(y - z)^+``: only predictions below the target cost."""
 
-    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((0.0,), (0.0, 1.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((0.0,), (0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class SoftThreshold(_PiecewiseLinearLoss):
+class SoftThreshold(_KinkedPointwiseLoss):
     """Loss ``(|y - z| - width)^+``: residuals up to ``width`` are free.
 
     Parameters
@@ -299,21 +294,21 @@ class SoftThreshold(_PiecewiseLinearLoss):
         object.__setattr__(self, "width", width)
 
     @cached_property
-    def piecewise_linear(self) -> PiecewiseLinearFunction:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear:
         """Kinks at ``-width`` and ``width`` between the slopes -1, 0 and 1."""
-        return PiecewiseLinearFunction((-self.width, self.width), (-1.0, 0.0, 1.0))
+        return PointwisePiecewiseLinear((-self.width, self.width), (-1.0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
-class Hinge(_PiecewiseLinearLoss):
+class Hinge(_KinkedPointwiseLoss):
     """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}."""
 
     kind: ClassVar[Kind] = "margin"
-    piecewise_linear: ClassVar[PiecewiseLinearFunction] = PiecewiseLinearFunction((1.0,), (-1.0, 0.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((1.0,), (-1.0, 0.0))
 
 
 @dataclass(frozen=True)
-class KinkedLoss(_PiecewiseLinearLoss):
+class KinkedLoss(_KinkedPointwiseLoss):
     """Your own convex piecewise-linear loss, from its knots and slopes.
 
     Parameters
@@ -344,18 +339,17 @@ class KinkedLoss(_PiecewiseLinearLoss):
 
     def __post_init__(self) -> None:
         if self.kind not in ("residual", "margin"):
-            raise ValueError(
-                "The 'kind' parameter of KinkedLoss must be 'residual' or 'margin'. "
-                f"Got {self.kind!r} instead. Use 'residual' for a loss of y - z."
+            raise parameter_error(
+                "kind", "KinkedLoss", "'residual' or 'margin'", repr(self.kind), "Use 'residual' for a loss of y - z."
             )
         shape = self.piecewise_linear
         for name in ("knots", "slopes", "height"):
             object.__setattr__(self, name, getattr(shape, name))
 
     @cached_property
-    def piecewise_linear(self) -> PiecewiseLinearFunction:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear:
         """The knots and slopes given."""
-        return PiecewiseLinearFunction(tuple(self.knots), tuple(self.slopes), self.height)
+        return PointwisePiecewiseLinear(tuple(self.knots), tuple(self.slopes), self.height)
 
 
 @dataclass(frozen=True)
@@ -473,7 +467,7 @@ class Scaled(PointwiseLoss):
         return self.loss.kind
 
     @cached_property
-    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """The scaled function, or None if the loss is not piecewise linear."""
         shape = self.loss.piecewise_linear
         return None if shape is None else shape.scaled(self.factor)
@@ -508,7 +502,7 @@ class Scaled(PointwiseLoss):
 
 
 @dataclass(frozen=True)
-class DerivedLoss:
+class DerivedPointwiseLoss:
     """A loss made from another one, with its kind and its Lipschitz constant."""
 
     loss: Loss
@@ -525,7 +519,7 @@ class DerivedLoss:
 
 
 @dataclass(frozen=True)
-class ClampedTarget(DerivedLoss):
+class ClampedTargetLoss(DerivedPointwiseLoss):
     """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the loss.
 
     Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear piece of the loss
@@ -548,7 +542,7 @@ class ClampedTarget(DerivedLoss):
     limit: float
 
     @property
-    def piecewise_linear(self) -> PiecewiseLinearFunction | None:
+    def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """That of the loss."""
         return getattr(self.loss, "piecewise_linear", None)
 

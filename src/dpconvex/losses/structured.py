@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_count
-from dpconvex.losses.max_affine import CentredPieces, group_pieces, upper_envelope
-from dpconvex.losses.pointwise import PiecewiseLinearFunction, PointwiseLoss
+from dpconvex.checks import check_count, parameter_error
+from dpconvex.losses.max_affine import CentredAffinePieces, group_affine_pieces, max_affine_envelope
+from dpconvex.losses.pointwise import PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.types import Array
 
 _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
@@ -104,7 +104,7 @@ class SmoothedVectorLoss(VectorLoss):
         return self.loss.lipschitz
 
 
-class _SignLoss(VectorLoss):
+class _VectorSignLoss(VectorLoss):
     """A loss whose gradient in m residuals consists of signs: ``sup ||g'|| = sqrt(m)``."""
 
     size: int
@@ -122,7 +122,7 @@ class _SignLoss(VectorLoss):
 
 
 @dataclass(frozen=True)
-class L1Norm(_SignLoss):
+class L1Norm(_VectorSignLoss):
     """``g(u) = ||u||_1``: medians of several outputs at once.
 
     Parameters
@@ -143,7 +143,7 @@ class L1Norm(_SignLoss):
 
 
 @dataclass(frozen=True)
-class L1WithLink(_SignLoss):
+class L1WithLink(_VectorSignLoss):
     r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(<z, theta>)``.
 
     The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an l1-regularised
@@ -165,9 +165,8 @@ class L1WithLink(_SignLoss):
         super().__post_init__()
         name = type(self.pointwise).__name__
         if not isinstance(self.pointwise, PointwiseLoss):
-            raise TypeError(
-                "The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). "
-                f"Got {name} instead."
+            raise parameter_error(
+                "pointwise", "L1WithLink", "a pointwise loss such as Logistic()", name, kind=TypeError
             )
         if not (math.isfinite(self.pointwise.lipschitz) and math.isfinite(self.pointwise.smoothness)):
             raise ValueError(
@@ -225,9 +224,9 @@ class PiecewiseLinear(VectorLoss):
     offsets: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        slopes = _check_finite_parameter("slopes", self.slopes, 2)
+        slopes = _check_structured_parameter("slopes", self.slopes, 2)
         offsets = np.zeros(len(slopes)) if self.offsets is None else self.offsets
-        offsets = _check_finite_parameter("offsets", offsets, 1)
+        offsets = _check_structured_parameter("offsets", offsets, 1)
         if len(offsets) != len(slopes):
             raise ValueError(
                 f"The 'offsets' parameter of PiecewiseLinear must have one entry per slope, {len(slopes)}. "
@@ -265,13 +264,13 @@ class PiecewiseLinear(VectorLoss):
         return max(float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes)
 
     @cached_property
-    def pieces(self) -> CentredPieces:
+    def pieces(self) -> CentredAffinePieces:
         """The pieces around the centre that makes the directions nearest to orthonormal."""
         slopes = self._slopes
         # Any centre will do; with many pieces, looking for the best one costs more than it gains.
         own = slopes if len(slopes) <= _MOST_CENTRES else ()
         centres = [np.zeros(self.outputs), *own, slopes.mean(axis=0)]
-        candidates = [group_pieces(slopes, self._offsets, centre) for centre in centres]
+        candidates = [group_affine_pieces(slopes, self._offsets, centre) for centre in centres]
         return min(candidates, key=lambda pieces: (round(pieces.direction_norm, 9), len(pieces.groups)))
 
     @cached_property
@@ -286,13 +285,13 @@ class PiecewiseLinear(VectorLoss):
         return int((sizes > 1e-12 * sizes[0]).sum())
 
     @cached_property
-    def profile(self) -> tuple[PiecewiseLinearFunction, Array] | None:
+    def profile(self) -> tuple[PointwisePiecewiseLinear, Array] | None:
         """``c`` and d of ``g(u) = <a_1, u> + c(<d, u>)`` if all slopes differ along one direction d, else None."""
         differences = self._slopes - self._slopes[0]
         _, sizes, axes = np.linalg.svd(differences, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > 1e-12 * sizes[0]:
             return None
-        return upper_envelope(differences @ axes[0], self._offsets), axes[0]
+        return max_affine_envelope(differences @ axes[0], self._offsets), axes[0]
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
@@ -312,7 +311,7 @@ class PiecewiseLinear(VectorLoss):
         return heights
 
 
-def _check_finite_parameter(name: str, values: ArrayLike, axes: int) -> Array:
+def _check_structured_parameter(name: str, values: ArrayLike, axes: int) -> Array:
     shape = "finite numbers" if axes == 1 else "vectors of one length, of finite numbers"
     problem = f"The '{name}' parameter of PiecewiseLinear must be a sequence of {shape}."
     try:
@@ -325,7 +324,7 @@ def _check_finite_parameter(name: str, values: ArrayLike, axes: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Bowl(_SignLoss):
+class Bowl(_VectorSignLoss):
     """``g(u) = (||u||_1 - level)^+``, with a level for each record (0 where none is given).
 
     Parameters
@@ -340,9 +339,8 @@ class Bowl(_SignLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size > 5:
-            raise ValueError(
-                f"The 'size' parameter of Bowl must be at most 5. Got {self.size} instead. "
-                "The number of facets doubles with every residual."
+            raise parameter_error(
+                "size", "Bowl", "at most 5", f"{self.size}", "The number of facets doubles with every residual."
             )
 
     @property
@@ -367,9 +365,9 @@ class Bowl(_SignLoss):
         return np.array(1.0 - 2.0 * bits, dtype=np.float64)
 
     @cached_property
-    def pieces(self) -> CentredPieces:
+    def pieces(self) -> CentredAffinePieces:
         """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
-        return group_pieces(self.sign_vectors, np.zeros(2**self.size), np.zeros(self.size))
+        return group_affine_pieces(self.sign_vectors, np.zeros(2**self.size), np.zeros(self.size))
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""

@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, cast
 
+from dpconvex.checks import parameter_error
 from dpconvex.on_demand import on_demand
 
 if TYPE_CHECKING:
@@ -63,7 +64,4 @@ def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":
     offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
     if offers and not isinstance(mechanism, type):
         return cast("Mechanism", mechanism)
-    raise ValueError(
-        f"The 'mechanism' parameter of {owner} must be one of {['auto', *NAMES]} or a mechanism object. "
-        f"Got {mechanism!r} instead."
-    )
+    raise parameter_error("mechanism", owner, f"one of {['auto', *NAMES]} or a mechanism object", repr(mechanism))

@@ -21,17 +21,25 @@ from typing import ClassVar
 import numpy as np
 
 from dpconvex.checks import check_number
-from dpconvex.core.pairs import PrivateClasses
+from dpconvex.core.auc_pairs import PrivatePairs
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
-from dpconvex.core.queries import Query, prove_sums
-from dpconvex.fit.config import mass_share, total_mu
+from dpconvex.core.queries import Query, prove_queries
+from dpconvex.fit.fit_plan import planned_mass_share, planned_mu
 from dpconvex.mechanisms import objective_perturbation
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.calibration import calibrated_release_scale
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    CertifiedNoise,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -44,7 +52,7 @@ _SMALL_CLIP, _LARGE_CLIP = 0.7, 1.3  # rows are clipped to this multiple of thei
 _AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs noise
 
 
-def _moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
+def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
     """Return the share of ``mu^2`` of each release, what it is, and how often."""
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
@@ -59,26 +67,28 @@ def _moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, in
 
 
 @calibrates("moments")
-def calibrate_moments(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_auc_moments(
+    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     """Derive the noise of each release; together they spend ``mu``."""
     if not isinstance(bounds, PairwiseBounds):
         raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
-    mu, terms = total_mu(guarantee, "Moments"), {}
-    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
-    for name, (share, query, releases) in _moment_releases(bounds).items():
+    mu, terms = planned_mu(guarantee, "Moments"), {}
+    mass = planned_mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
+    for name, (share, query, releases) in _auc_moment_releases(bounds).items():
         share = mass if name == "mass" else share * (1 - mass)
         terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
-    return Calibration(terms)
+    return CertificateCalibration(terms)
 
 
 @proves("moments")
-def prove_moments(certificate: Certificate) -> Proof:
+def prove_auc_moments(certificate: Certificate) -> CertificateProof:
     """Compose the stated counts, sums and second moments."""
     certificate.check_bounds(PairwiseBounds)
-    return prove_sums(certificate)
+    return prove_queries(certificate)
 
 
-def private_median(above_half: Callable[[float], float], low: float, high: float) -> float:
+def private_auc_median(above_half: Callable[[float], float], low: float, high: float) -> float:
     """Return a point near the median of a positive statistic by six steps of noisy bisection, on a log scale.
 
     ``above_half`` is the noisy number of records below a point less half of all; ``[low, high]`` the first bracket.
@@ -91,20 +101,20 @@ def private_median(above_half: Callable[[float], float], low: float, high: float
     return float(2.0 ** ((bottom + top) / 2))
 
 
-def fit_moments(rows: PrivateClasses, certificate: Certificate, record: Facts) -> Array:
+def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts) -> Array:
     """Return coefficients from released median norms, centre, prevalence, second moments and class difference.
 
     Midpoint of the class means and prevalence go into ``record``, and the number of rows where some may be ignored.
     """
     bounds, n, d = certificate.bounds, certificate.bounds.n_samples, certificate.bounds.n_features
-    mu = total_mu(certificate.guarantee, "Moments")  # for the choice of row length
+    mu = planned_mu(certificate.guarantee, "Moments")  # for the choice of row length
     clip_multiple = _LARGE_CLIP if d / (n * mu) < _AMPLE else _SMALL_CLIP
 
     def clip_radius(centre: Array, matrix: Array, low: float, high: float) -> float:
         def above_half(length: float) -> float:
             return float(rows.count_shorter("lengths", centre, matrix, length) - half)
 
-        return clip_multiple * private_median(above_half, low, high)
+        return clip_multiple * private_auc_median(above_half, low, high)
 
     mass, middle, half = float(n), 0.0, n / 2
     if bounds.ignored_rows:  # what is valid is counted, and the handle centres counts
@@ -167,7 +177,7 @@ class Moments(PrivateMechanism):
 
     def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients."""
-        return fit_moments(PrivateClasses(objective, certificate, noise), certificate, record)
+        return fit_auc_moments(PrivatePairs(objective, certificate, noise), certificate, record)
 
 
 # Parameter: what was added to a penalty with which no noise would have sufficed.
@@ -175,9 +185,9 @@ ADDED = "added_penalty"
 _SEARCH_SHARE = 0.1
 
 
-def _check_loss(bounds: PairwiseBounds) -> None:
+def _check_auc_loss(bounds: PairwiseBounds) -> None:
     """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a penalty."""
-    objective_perturbation.check_smooth(bounds)
+    objective_perturbation.check_perturbable_objective(bounds)
     if not math.isfinite(float(bounds.loss.lipschitz)):
         raise ValueError(
             f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
@@ -185,7 +195,7 @@ def _check_loss(bounds: PairwiseBounds) -> None:
         )
 
 
-def _check_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
+def _check_auc_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
     """Raise unless the bounds are those of rows in units of a length that is found first: up to 2 apart."""
     longest, widest = (
         check_number(name, "auc-objective", parameters[name], "above 0", 0, math.inf, low_open=True)
@@ -196,37 +206,39 @@ def _check_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
 
 
 @calibrates("auc-objective")
-def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_auc_objective(
+    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
     Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
     those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where the median row norm is found first,
     10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
-    _check_loss(bounds)
+    _check_auc_loss(bounds)
     if LONGEST not in parameters:
-        return objective_perturbation.perturbation_noise(bounds, guarantee)
-    derived = objective_perturbation.perturbation_noise(bounds, guarantee, _SEARCH_SHARE)
+        return objective_perturbation.objective_perturbation_noise(bounds, guarantee)
+    derived = objective_perturbation.objective_perturbation_noise(bounds, guarantee, _SEARCH_SHARE)
     law = derived.noise["objective"].distribution
-    budget = objective_perturbation.release_budget(guarantee, _SEARCH_SHARE, law)
+    budget = objective_perturbation.perturbation_release_budget(guarantee, _SEARCH_SHARE, law)
     budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
-    scale = released_scale(budget, 1.0, 1)
-    lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
+    scale = calibrated_release_scale(budget, 1.0, 1)
+    lengths = CertifiedNoise(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
     return replace(derived, noise={"lengths": lengths, **derived.noise})
 
 
 @proves("auc-objective")
-def prove_pairwise_objective(certificate: Certificate) -> Proof:
+def prove_auc_objective(certificate: Certificate) -> CertificateProof:
     """Add the costs of the search for a length, of the linear term and of the release noise."""
     certificate.check_bounds(PairwiseBounds)
-    _check_loss(certificate.bounds)
+    _check_auc_loss(certificate.bounds)
     if LONGEST not in certificate.parameters:
         certificate.check_terms("objective", "release")
-        return objective_perturbation.prove_perturbation(certificate)
-    _check_units(certificate.bounds, certificate.parameters)
+        return objective_perturbation.prove_perturbed_objective(certificate)
+    _check_auc_units(certificate.bounds, certificate.parameters)
     certificate.check_terms("objective", "release", "lengths")
     counts = [certificate.term("lengths", 1.0, 1, "count", SEARCH_STEPS)]
-    return objective_perturbation.prove_perturbation(certificate, _SEARCH_SHARE, counts)
+    return objective_perturbation.prove_perturbed_objective(certificate, _SEARCH_SHARE, counts)
 
 
 @dataclass(frozen=True)
@@ -246,13 +258,6 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
     Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
     labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
     class counts.
-
-    Examples
-    --------
-    >>> from dpconvex import DPAUCClassifier
-    >>> model = DPAUCClassifier(mechanism="objective", feature_bounds=(0, 1), min_positive=200, min_negative=200)
-    >>> model.certify(1000, 3).mechanism
-    'auc-objective'
     """
 
     name: ClassVar[str] = "auc-objective"
@@ -266,5 +271,5 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         if LONGEST not in certificate.parameters:
             return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        median = private_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
+        median = private_auc_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
         record["row_length"] = minimiser.measure_rows(median if 4 * median <= widest else None)

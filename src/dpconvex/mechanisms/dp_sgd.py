@@ -15,25 +15,38 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.engine.block_products import row_margins
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.checks import check_count, check_number, parameter_error
+from dpconvex.engine.block_products import block_margins
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.summation import block_rows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.mechanism import PrivateMechanism, average_iterates, check_bounded_slope, check_one_each
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    average_mechanism_iterates,
+    check_mechanism_records,
+    check_mechanism_slope,
+)
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.structured import SharedNormTerm, StructuredObjective
+from dpconvex.objectives.structured import StructuredNormTerm, StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    CertifiedNoise,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose, per_problem
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose_guarantee, guarantee_per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
-from dpconvex.privacy.subsampling import check_sampling, sampled_epsilon, sampled_multiplier
+from dpconvex.privacy.subsampling import check_sampling, subsampled_epsilon, subsampled_multiplier
 from dpconvex.types import Array
 
 BatchBounds = LinearBounds | StructuredBounds
@@ -49,7 +62,7 @@ def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
     return lipschitz * math.sqrt(8 * math.log(1 / delta)) / epsilon
 
 
-def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
+def _check_sgd_guarantee(guarantee: Guarantee) -> ApproxDP:
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0 < guarantee.epsilon_bound:
         return guarantee
     raise ValueError(
@@ -58,24 +71,24 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _checked_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
+def _checked_sgd_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
     """Return sampling scheme, relation, rate and number of steps: what the accounting needs besides the noise."""
-    check_one_each(bounds, _OWNER)
+    check_mechanism_records(bounds, _OWNER)
     steps = check_count("steps", _OWNER, settings["steps"])
     size = check_count("batch_size", _OWNER, settings["batch_size"], most=bounds.n_samples)
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     return sampling, bounds.neighbors, size / bounds.n_samples, steps
 
 
-def _noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
+def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
     """Return the std of the noise on the sum over a batch: the smallest that suffices, or the published one."""
     epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-    scheme = _checked_scheme(bounds, settings)
+    scheme = _checked_sgd_scheme(bounds, settings)
     sensitivity = bounds.gradient_sum_sensitivity()
     if settings["noise"] == "accounted":
-        return sensitivity * sampled_multiplier(*scheme, epsilon, delta)
+        return sensitivity * subsampled_multiplier(*scheme, epsilon, delta)
     std = published_std(bounds.lipschitz, settings["published_epsilon"], delta)
-    accounted = sampled_epsilon(*scheme, std / sensitivity, delta)
+    accounted = subsampled_epsilon(*scheme, std / sensitivity, delta)
     if accounted > epsilon:
         raise ValueError(
             f"NoisySGD with noise='published' claims epsilon={settings['published_epsilon']:g}, but its noise is "
@@ -85,7 +98,7 @@ def _noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -
     return std
 
 
-def _check_finite(bounds: BatchBounds, settings: Parameters, std: float) -> None:
+def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -> None:
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
     rate, steps = settings["step_size"], settings["steps"]
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
@@ -99,41 +112,41 @@ def _check_finite(bounds: BatchBounds, settings: Parameters, std: float) -> None
 
 
 @calibrates("sgd")
-def calibrate_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
     settings = parameters["sgd"]
-    _, _, _, steps = _checked_scheme(bounds, settings)
-    check_bounded_slope(bounds, _OWNER)
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    std = _noise_std(bounds, _check_guarantee(guarantee), settings)
-    _check_finite(bounds, settings, std)
+    _, _, _, steps = _checked_sgd_scheme(bounds, settings)
+    check_mechanism_slope(bounds, _OWNER)
+    guarantee = guarantee_per_problem(guarantee, parameters.get("problems", 1))
+    std = _sgd_noise_std(bounds, _check_sgd_guarantee(guarantee), settings)
+    _check_sgd_overflow(bounds, settings, std)
     sensitivity = bounds.gradient_sum_sensitivity()
     # Millions of sums that are never shown are drawn in floating point: no grid.
-    term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
-    return Calibration({"gradients": term})
+    term = CertifiedNoise("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
+    return CertificateCalibration({"gradients": term})
 
 
 @proves("sgd")
-def prove_sgd(certificate: Certificate) -> Proof:
+def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
     certificate.check_terms("gradients")
-    sampling, neighbors, rate, steps = _checked_scheme(bounds, settings)
+    sampling, neighbors, rate, steps = _checked_sgd_scheme(bounds, settings)
     moved = bounds.gradient_sum_sensitivity()
     term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
     if term.distribution != "gaussian":
         raise certificates.CertificateError("The certificate's noise is not Gaussian.")
-    _check_finite(bounds, settings, term.scale)
-    claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
+    _check_sgd_overflow(bounds, settings, term.scale)
+    claim, problems = _check_sgd_guarantee(certificate.guarantee), certificate.problems
     each = claim.delta_bound / problems
-    epsilon = sampled_epsilon(sampling, neighbors, rate, steps, term.scale / moved, each)
+    epsilon = subsampled_epsilon(sampling, neighbors, rate, steps, term.scale / moved, each)
     drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
     proof = "dp-accounting, Poisson-sampled Gaussian"
     if neighbors == "replace_one":
         proof = "Renyi divergence of the pair that dominates a sampled Gaussian sum"
     theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {neighbors.replace('_', '-')}: {proof}"
-    return Proof(compose(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
+    return CertificateProof(compose_guarantee(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
 
 
 @dataclass(frozen=True)
@@ -193,13 +206,11 @@ class NoisySGD(PrivateMechanism):
 
     def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
-        budget = _check_guarantee(guarantee)
+        budget = _check_sgd_guarantee(guarantee)
         epsilon, delta = budget.epsilon_bound, budget.delta_bound
         size = check_count("batch_size", "NoisySGD", self.batch_size, most=bounds.n_samples)
         if self.noise not in _NOISE:
-            raise ValueError(
-                f"The 'noise' parameter of NoisySGD must be one of {list(_NOISE)}. Got {self.noise!r} instead."
-            )
+            raise parameter_error("noise", "NoisySGD", f"one of {list(_NOISE)}", repr(self.noise))
         if self.steps is None:
             wanted = (bounds.n_samples * gaussian_mu(epsilon, delta) / size) ** 2
             wanted = max(min(wanted, (bounds.n_samples / size) ** 2), 20 * bounds.n_samples / size)
@@ -217,7 +228,7 @@ class NoisySGD(PrivateMechanism):
             chosen["published_epsilon"] = epsilon
             std = published_std(bounds.lipschitz, epsilon, delta)
         else:
-            std = _noise_std(bounds, budget, chosen)
+            std = _sgd_noise_std(bounds, budget, chosen)
         if self.step_size is None:
             square = bounds.lipschitz**2 / size + bounds.dimension * std**2 / size**2
             chosen["step_size"] = 0.5 / math.sqrt(steps * square)
@@ -237,10 +248,10 @@ class NoisySGD(PrivateMechanism):
         parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
         settings = parameters["sgd"]
         if settings["noise"] == "published":
-            budget = _check_guarantee(guarantee)
-            std = _noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
+            budget = _check_sgd_guarantee(guarantee)
+            std = _sgd_noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
             multiplier = std / bounds.gradient_sum_sensitivity()
-            accounted = sampled_epsilon(*_checked_scheme(bounds, settings), multiplier, budget.delta_bound)
+            accounted = subsampled_epsilon(*_checked_sgd_scheme(bounds, settings), multiplier, budget.delta_bound)
             unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
             accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
             guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
@@ -249,11 +260,11 @@ class NoisySGD(PrivateMechanism):
     def _run(self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the averaged iterates of noisy stochastic descent."""
         if isinstance(objective, StructuredObjective):
-            return descend_on_batches(objective, certificate, fast_generator(noise))
-        return _Run(objective, certificate, noise).run()
+            return descend_noisy_sgd(objective, certificate, fast_sgd_generator(noise))
+        return _NoisySGDRun(objective, certificate, noise).run()
 
 
-class _Run:
+class _NoisySGDRun:
     """One run on data: the certificate fixes everything but the noise and the batches."""
 
     def __init__(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource) -> None:
@@ -273,7 +284,7 @@ class _Run:
         whole = self.rows.small and not self.sparse and not self.rows.has_people
         self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
-        self.generator = fast_generator(noise)
+        self.generator = fast_sgd_generator(noise)
         self.theta = np.zeros(self.rows.dim)
         self.permutation = np.arange(self.n_rows)
 
@@ -300,11 +311,11 @@ class _Run:
 
     def _single(self, steps: int, total: Array) -> None:
         """Take steps of one record each, compiled."""
-        from dpconvex.solvers.sgd_loops import run_single_sgd_steps
+        from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
         chosen = self.generator.integers(0, self.n_rows, size=steps)
         for visited, records in self._visited(chosen, block_rows(self.theta.size)):
-            run_single_sgd_steps(
+            run_single_sgd_loop(
                 self.generator, visited, *records, self.compiled,
                 self.theta, total, self.settings["step_size"], self.alpha, self.std,
             )  # fmt: skip
@@ -320,13 +331,13 @@ class _Run:
 
     def _batches(self, steps: int, total: Array) -> None:
         """Take steps of a batch each: compiled for dense rows and losses of the package, in numpy otherwise."""
-        from dpconvex.solvers.sgd_loops import batch_members, draw_batches, run_sgd_batches
+        from dpconvex.solvers.sgd_loops import draw_sgd_batches, run_batch_sgd_loop, sgd_batch_members
 
-        sizes, swaps = draw_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
-        chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        sizes, swaps = draw_sgd_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
+        chosen, few = sgd_batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
         if self.compiled is not None and not self.sparse and chosen.size:
             ((visited, records),) = self._visited(chosen, chosen.size)
-            run_sgd_batches(
+            run_batch_sgd_loop(
                 self.generator, sizes, visited, *records, self.compiled, self.theta,
                 total, self.settings["step_size"], self.alpha, self.std, float(self.size),
             )  # fmt: skip
@@ -335,13 +346,13 @@ class _Run:
             gradient = self.std * self.generator.standard_normal(self.theta.size)
             for visited, (rows, targets, weights) in self._visited(batch, few):
                 block = rows[visited]
-                slopes = self.loss.gradient(targets[visited], row_margins(block, self.theta))
+                slopes = self.loss.gradient(targets[visited], block_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
             self.theta -= self.settings["step_size"] * (gradient / self.size + self.alpha * self.theta)
             total += self.theta
 
 
-def fast_generator(noise: NoiseSource) -> np.random.Generator:
+def fast_sgd_generator(noise: NoiseSource) -> np.random.Generator:
     """Return a fast generator for many millions of normals, seeded by the operating system or a seeded source."""
     if not noise.seeded:
         return np.random.Generator(np.random.SFC64())
@@ -349,7 +360,7 @@ def fast_generator(noise: NoiseSource) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(words))
 
 
-def descend_on_batches(
+def descend_noisy_sgd(
     objective: StructuredObjective, certificate: Certificate, generator: np.random.Generator
 ) -> Array:
     """Return the mean of the later iterates of noisy stochastic descent on records that are matrices.
@@ -361,7 +372,7 @@ def descend_on_batches(
     records, loss, bounds = objective.records, objective.own_loss, certificate.bounds
     size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
     averaged = min(steps, max(1, round(settings["average"] * steps)))
-    shared = None if records.shared is None else SharedNormTerm(records.shared, objective.loss)
+    shared = None if records.shared is None else StructuredNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples
 
     def take_step(theta: Array) -> Array:
@@ -372,7 +383,7 @@ def descend_on_batches(
         matrices = records.scaled(batch)
         level = None if records.level is None else records.level[batch]
         # Row by row: what a record gives must not depend on how many others were drawn.
-        margins = row_margins(matrices.reshape(-1, theta.size), theta)
+        margins = block_margins(matrices.reshape(-1, theta.size), theta)
         targets = records.targets[batch]
         slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
         gradient = np.tensordot(slopes, matrices, axes=2)
@@ -383,4 +394,4 @@ def descend_on_batches(
         return np.asarray(theta - step * move)
 
     with single_threaded_blas():  # the products are small: threads would wait for each other
-        return average_iterates(take_step, np.zeros(objective.dim), steps, averaged)
+        return average_mechanism_iterates(take_step, np.zeros(objective.dim), steps, averaged)

@@ -20,14 +20,21 @@ from typing import ClassVar
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.core.choices import Choices
+from dpconvex.core.exponential_choices import ExponentialChoices
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope
-from dpconvex.mechanisms.output_perturbation import calibrate_output
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
+from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Calibration, Certificate, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
@@ -39,14 +46,14 @@ _MOST_POINTS = 201  # along one axis
 _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
-def _grid_settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
+def _exponential_grid_settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
     """Return radius, points per axis, whether to localise, and the shrinkage of the radius; raise on others."""
     if bounds.dimension > _MOST_DIMENSIONS:
         raise ValueError(
             f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a grid has exponentially "
             f"many points. Got {bounds.dimension} instead. Use 'objective' or 'output'."
         )
-    check_bounded_slope(bounds, _OWNER)
+    check_mechanism_slope(bounds, _OWNER)
     if bounds.n_samples > _LIMIT:
         raise ValueError(f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead.")
     allowed = "a finite number above 0"
@@ -64,26 +71,26 @@ def _grid_settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int
 
 
 @calibrates("exponential")
-def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the budgets of the draw and, where it is localised, the noise of the point it is localised around."""
     if not isinstance(guarantee, PureDP):
         raise ValueError(
             f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or another mechanism."
         )
-    _, _, localise, _ = _grid_settings(bounds, parameters["grid"])
+    _, _, localise, _ = _exponential_grid_settings(bounds, parameters["grid"])
     if not localise:
-        return Calibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
+        return CertificateCalibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
     half = guarantee.epsilon_bound / 2
-    first = calibrate_output(bounds, PureDP(half), {})
-    return Calibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
+    first = calibrate_output_perturbation(bounds, PureDP(half), {})
+    return CertificateCalibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
 
 
 @proves("exponential")
-def prove_exponential(certificate: Certificate) -> Proof:
+def prove_exponential(certificate: Certificate) -> CertificateProof:
     """Add what the draw costs to what the released centre costs."""
     bounds, stated = certificate.bounds, certificate.parameters
     certificate.check_bounds(LinearBounds)
-    _, _, localise, _ = _grid_settings(bounds, stated["grid"])
+    _, _, localise, _ = _exponential_grid_settings(bounds, stated["grid"])
     draw = check_number("draw_epsilon", _OWNER, stated["draw_epsilon"], "a number above 0", 0, math.inf, low_open=True)
     relation, spent = bounds.neighbors.replace("_", "-"), draw
     if localise:
@@ -93,11 +100,11 @@ def prove_exponential(certificate: Certificate) -> Proof:
         term = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance)
         if term.distribution != "l2-laplace":
             raise certificates.CertificateError("The certificate's centre is not released with l2-Laplace noise.")
-        spent += certificates.compose_pure([term]).epsilon_bound
+        spent += certificates.compose_certified_pure([term]).epsilon_bound
     else:
         certificate.check_terms()
     where = "around a released minimiser" if localise else "around 0"
-    return Proof(PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}")
+    return CertificateProof(PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}")
 
 
 @dataclass(frozen=True)
@@ -139,14 +146,14 @@ class ExponentialMechanism(PrivateMechanism):
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         grid = {"radius": self.radius, "points": self.points, "localise": self.localise, "shrinkage": self.shrinkage}
-        _grid_settings(bounds, grid)
+        _exponential_grid_settings(bounds, grid)
         parameters.setdefault("grid", grid)
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the point that was drawn."""
         bounds = certificate.bounds
-        radius, points, localise, shrinkage = _grid_settings(bounds, certificate.parameters["grid"])
+        radius, points, localise, shrinkage = _exponential_grid_settings(bounds, certificate.parameters["grid"])
         centre, limit = np.zeros(bounds.dimension), radius
         if localise:
             centre = PerturbedMinimiser(objective, certificate, noise).release()
@@ -155,13 +162,13 @@ class ExponentialMechanism(PrivateMechanism):
             record["centre"] = centre.copy()
             spread = certificate.noise["release"].scale * bounds.dimension
             radius = min(radius, shrinkage * spread)
-        candidates = centre + radius * _unit_grid(bounds.dimension, points)
+        candidates = centre + radius * _exponential_unit_grid(bounds.dimension, points)
         candidates = candidates[np.linalg.norm(candidates, axis=1) <= limit]
-        choices = Choices(certificate.parameters["draw_epsilon"], 1, noise)
+        choices = ExponentialChoices(certificate.parameters["draw_epsilon"], 1, noise)
         return choices.coefficients(objective, bounds, candidates, centre, radius)
 
 
-def _unit_grid(dimension: int, points: int) -> Array:
+def _exponential_unit_grid(dimension: int, points: int) -> Array:
     """Return the points of a grid in the ball of radius 1; its middle is always one of them."""
     axis = np.linspace(-1.0, 1.0, points)
     grid = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1)

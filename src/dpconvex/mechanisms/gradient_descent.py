@@ -1,7 +1,7 @@
 r"""Noisy gradient descent: noise enters during solving, under Gaussian DP.
 
-Every round releases a sum of gradients plus Gaussian noise. By default this is the private fit of :mod:`dpconvex.fit`.
-With a step, start, covariance or truncation of the user's own it is the plain algorithm,
+By default it is :mod:`dpconvex.fit`, approximate Newton iterations: each noisy gradient is evaluated at the posterior
+mean of the minimiser given all earlier ones. With a step, start, covariance or truncation it is the plain algorithm,
 
     beta <- beta - step_size C [ (sum_i slope_i(x_i . beta) v_i + std * normal) / n + alpha C beta ],
     v_i = C x_i min(1, B / ||C x_i||),     C = covariance^{-1/2}
@@ -23,26 +23,33 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.core.queries import Query, Slope, prove_sums
-from dpconvex.core.records import Coordinates
-from dpconvex.core.release import PrivateMatrices, PrivateRows
+from dpconvex.checks import check_count, check_number, parameter_error
+from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
+from dpconvex.core.queries import Query, QuerySlope, prove_queries
+from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, RowMap
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.fit.config import FitConfig, plan_fit, total_mu
+from dpconvex.fit.fit_plan import FitConfig, plan_fit, planned_mu
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
-from dpconvex.mechanisms.mechanism import PrivateMechanism, average_iterates, check_bounded_slope
-from dpconvex.objectives.empirical import MultiTargetObjective
+from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
+from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.certificate import Calibration, Certificate, Parameters, Proof, calibrates, proves
-from dpconvex.privacy.description import Facts, describe, rebuild
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.description import Facts, describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
@@ -56,23 +63,25 @@ _SETTINGS = {"steps", "bandwidth", "kernel", "ranking", "raw_target", "levels", 
 
 
 @calibrates("gradient")
-def calibrate_gradient(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_gradient_descent(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     """Derive the noise of every release; composed over all of them and all problems, they spend exactly ``mu``."""
     if type(bounds.loss) is not Squared:
-        check_bounded_slope(bounds, _OWNER)
-    mu = total_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
+        check_mechanism_slope(bounds, _OWNER)
+    mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
     inference = {"inference": True} if parameters.get("inference", False) else {}
     plan = plan_fit(bounds, mu, {**parameters["gradient"], **inference})
-    return Calibration(plan.terms(bounds, mu), stated={"fit": plan.config.stated()})
+    return CertificateCalibration(plan.terms(bounds, mu), stated={"fit": plan.config.stated()})
 
 
 @proves("gradient")
-def prove_gradient(certificate: Certificate) -> Proof:
+def prove_gradient_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums."""
     certificate.check_bounds(LinearBounds, several=True)
     bounds, parameters = certificate.bounds, certificate.parameters
     settings, config = parameters["gradient"], FitConfig(**parameters["fit"])
-    check_smoothing(settings)
+    check_gradient_smoothing(settings)
     stated = settings.get("levels", []), settings.get("targets", 1)
     named = parameters.get("quantile", list(config.levels))
     if stated != (list(config.levels), config.targets) or (config.levels and named != stated[0]):
@@ -82,14 +91,14 @@ def prove_gradient(certificate: Certificate) -> Proof:
     parts = [rows for rows in (config.geometry_rows, config.early_rows) if rows is not None]
     if parts and (bounds.neighbors != "replace_one" or max(parts) > bounds.n_samples):
         raise certificates.CertificateError("Which rows are a part of them is public only where their number is.")
-    return prove_sums(certificate)
+    return prove_queries(certificate)
 
 
-def check_smoothing(settings: Parameters) -> None:
+def check_gradient_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
     if not {"steps", "bandwidth", "kernel"} <= set(settings) <= _SETTINGS:
         raise certificates.CertificateError("The certificate's settings are not those of a noisy descent.")
-    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
+    kernel, width = rebuild_description(settings["kernel"]), settings["bandwidth"]
     if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
         raise certificates.CertificateError("The certificate's kernel is not a density of one variable.")
     if width is not None:
@@ -99,7 +108,7 @@ def check_smoothing(settings: Parameters) -> None:
 
 @dataclass(frozen=True)
 class NoisyGradientDescent(PrivateMechanism):
-    r"""The private fit: rounds of noisy gradients, each at the minimiser that the rounds before it expect.
+    r"""The private fit: noisy gradients, each evaluated at the posterior mean of the minimiser given all earlier ones.
 
     Parameters
     ----------
@@ -158,7 +167,7 @@ class NoisyGradientDescent(PrivateMechanism):
         return parameters
 
     def mapped(self, row_map: RowMap) -> RowMap:
-        """Return how rows are bounded: weighted, also without feature bounds."""
+        """Return the row map that weights long rows; without feature bounds, columns are clipped at ``clip_limit``."""
         return row_map.weighted(self.clip_limit)
 
     @property
@@ -179,26 +188,26 @@ class NoisyGradientDescent(PrivateMechanism):
         if not self.plain:
             return super().certify(bounds, guarantee, parameters, seeded)
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
-        chosen["plain"] = plain_settings(
+        chosen["plain"] = plain_descent_settings(
             cast(LinearBounds, bounds), self.step_size, self.start, self.covariance, self.average, self.truncation
         )
         return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
 
     def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
-        several = self._raw_facts(certificate)
-        targets = cast(MultiTargetObjective, objective).targets if several else [objective.rows]
+        several = certificate.parameters["gradient"].get("targets", 1) > 1
+        targets = cast(MultiTargetEmpiricalObjective, objective).targets if several else [objective.rows]
         rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
-            return descend_plainly(rows, certificate)
+            return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])
         settings = certificate.parameters["gradient"]
-        smoothing = rebuild(settings["kernel"]), settings["bandwidth"]
+        smoothing = rebuild_description(settings["kernel"]), settings["bandwidth"]
         if config.levels:
             return SeveralQuantiles(rows, config, *smoothing, record).run().T
         return PrivateFit(rows, config, *smoothing, record).run()
 
-    def _raw_facts(self, certificate: Certificate) -> Facts:
+    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
         targets = certificate.parameters["gradient"].get("targets", 1)
         return {"targets": targets} if targets > 1 else {}
 
@@ -208,7 +217,7 @@ def stated_farthest(certificate: Certificate) -> float:
     return RAW_CLIP_LIMIT if certificates.finds_column_scales(certificate) else CLIP_LIMIT
 
 
-def _check_steps(settings: Parameters) -> tuple[int, float]:
+def _check_descent_steps(settings: Parameters) -> tuple[int, float]:
     """Return number and size of the steps on matrices, or raise."""
     owner, allowed = "StructuredGradientDescent", "a finite number above 0"
     step_size = check_number("step_size", owner, settings["step_size"], allowed, 0, math.inf, low_open=True)
@@ -216,9 +225,9 @@ def _check_steps(settings: Parameters) -> tuple[int, float]:
 
 
 @calibrates("structured-gradient")
-def calibrate_structured_gradient(
+def calibrate_structured_descent(
     bounds: StructuredBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+) -> CertificateCalibration:
     r"""Derive the noise of every step: ``std = sqrt(steps) D / mu``, D the sensitivity of a sum of gradients.
 
     ``D = 2 L`` under replace-one and ``L`` under add-or-remove-one; ``steps`` releases of a Gaussian mechanism of
@@ -229,17 +238,17 @@ def calibrate_structured_gradient(
             "StructuredGradientDescent needs StructuredBounds. "
             f"Got {type(bounds).__name__} instead. Use NoisyGradientDescent for linear models."
         )
-    mu = total_mu(guarantee, "StructuredGradientDescent")
-    steps, _ = _check_steps(parameters["descent"])
+    mu = planned_mu(guarantee, "StructuredGradientDescent")
+    steps, _ = _check_descent_steps(parameters["descent"])
     query = Query("vector", bounds.whole_lipschitz, bounds.dimension)
-    return Calibration({"gradients": query.term(bounds, mu, steps)})
+    return CertificateCalibration({"gradients": query.term(bounds, mu, steps)})
 
 
 @proves("structured-gradient")
-def prove_structured_gradient(certificate: Certificate) -> Proof:
+def prove_structured_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums of gradients."""
     certificate.check_bounds(StructuredBounds)
-    return prove_sums(certificate)
+    return prove_queries(certificate)
 
 
 @dataclass(frozen=True)
@@ -267,7 +276,7 @@ class StructuredGradientDescent(PrivateMechanism):
         """Return the public parameters of a run, all chosen."""
         default = 0.2 / (bounds.longest * bounds.whole_lipschitz)
         chosen = {"steps": self.steps, "step_size": default if self.step_size is None else self.step_size}
-        return dict(zip(chosen, _check_steps(chosen), strict=True))
+        return dict(zip(chosen, _check_descent_steps(chosen), strict=True))
 
     def _chosen(self, bounds: StructuredBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault("descent", self.settings(bounds))
@@ -277,7 +286,7 @@ class StructuredGradientDescent(PrivateMechanism):
         self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
         """Return the mean of the later iterates: its noise is that of one release, whatever the number of steps."""
-        steps, rate = _check_steps(certificate.parameters["descent"])
+        steps, rate = _check_descent_steps(certificate.parameters["descent"])
         rows, bounds = PrivateMatrices(objective, certificate, noise), certificate.bounds
 
         def take_step(theta: Array) -> Array:
@@ -286,10 +295,12 @@ class StructuredGradientDescent(PrivateMechanism):
             return (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
 
         with single_threaded_blas():  # the products are small: threads would wait for each other
-            return average_iterates(take_step, np.zeros(bounds.dimension), steps, max(1, round(AVERAGED * steps)))
+            return average_mechanism_iterates(
+                take_step, np.zeros(bounds.dimension), steps, max(1, round(AVERAGED * steps))
+            )
 
 
-def plain_settings(
+def plain_descent_settings(
     bounds: LinearBounds, step_size: float | None, start: object, covariance: object, average: bool,
     truncation: float | None,
 ) -> Facts:  # fmt: skip
@@ -302,15 +313,12 @@ def plain_settings(
     if truncation is not None:
         truncation = check_number("truncation", _OWNER, truncation, positive, 0, math.inf, low_open=True)
     chosen["truncation"] = truncation
-    chosen["start"] = [0.0] * size if start is None else _finite_array("start", start, (size,)).tolist()
+    chosen["start"] = [0.0] * size if start is None else _finite_descent_array("start", start, (size,)).tolist()
     chosen["covariance"] = None
     if covariance is not None:
-        matrix = _finite_array("covariance", covariance, (size, size))
+        matrix = _finite_descent_array("covariance", covariance, (size, size))
         if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
-            raise ValueError(
-                f"The 'covariance' parameter of {_OWNER} must be symmetric and positive definite. "
-                "Got another matrix instead."
-            )
+            raise parameter_error("covariance", _OWNER, "symmetric and positive definite", "another matrix")
         if truncation is None:
             raise ValueError(
                 f"The 'truncation' parameter of {_OWNER} must be given with a covariance: rows are bounded where they "
@@ -320,12 +328,12 @@ def plain_settings(
     if step_size is None:
         # Slopes turn by their range over a width of about 1 in mapped units; a row of norm B then bends by B^2.
         low, high = bounds.loss.slope_range
-        step_size = 1.0 / ((high - low) * max(1.0, (_record_norm_bound(bounds, chosen) / math.sqrt(size)) ** 2))
+        step_size = 1.0 / ((high - low) * max(1.0, (_descent_norm_bound(bounds, chosen) / math.sqrt(size)) ** 2))
     chosen["step_size"] = check_number("step_size", _OWNER, step_size, positive, 0, math.inf, low_open=True)
     return chosen
 
 
-def _finite_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
+def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
     """Return finite numbers of a shape as an array, or raise."""
     try:
         array = np.array(given, dtype=np.float64)
@@ -339,19 +347,19 @@ def _finite_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _record_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
+def _descent_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
     """Return the bound on the norm of ``v_i``."""
     if plain["truncation"] is not None:
         return float(plain["truncation"])
     return bounds.lipschitz / float(bounds.loss.lipschitz)
 
 
-def _check_finite(bounds: LinearBounds, steps: int, plain: Parameters, std: float) -> None:
+def _check_descent_overflow(bounds: LinearBounds, steps: int, plain: Parameters, std: float) -> None:
     """Raise if iterates could overflow, where slopes are no numbers any more."""
     turn = 1.0
     if plain["covariance"] is not None:
         turn = 1.0 / float(np.linalg.eigvalsh(np.array(plain["covariance"]))[0])
-    longest = float(bounds.loss.lipschitz) * _record_norm_bound(bounds, plain) * bounds.n_samples
+    longest = float(bounds.loss.lipschitz) * _descent_norm_bound(bounds, plain) * bounds.n_samples
     longest = (longest + std * (math.sqrt(bounds.dimension) + 40)) / bounds.n_samples
     rate = plain["step_size"]
     if not (rate * bounds.alpha * turn <= 2 and steps * rate * math.sqrt(turn) * longest < 1e100):
@@ -362,38 +370,40 @@ def _check_finite(bounds: LinearBounds, steps: int, plain: Parameters, std: floa
 
 
 @calibrates(PLAIN)
-def calibrate_plain(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_plain_descent(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     """Derive the noise of every step: ``std = sqrt(T) D / mu``, D the sensitivity of a sum of gradients."""
-    check_bounded_slope(bounds, _OWNER)
+    check_mechanism_slope(bounds, _OWNER)
     settings, plain = parameters["gradient"], parameters["plain"]
-    mu = total_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
-    query = Query("vector", float(bounds.loss.lipschitz) * _record_norm_bound(bounds, plain), bounds.dimension)
+    mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
+    query = Query("vector", float(bounds.loss.lipschitz) * _descent_norm_bound(bounds, plain), bounds.dimension)
     steps = _PLAIN_STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
     term = query.term(bounds, mu, steps)
-    _check_finite(bounds, steps, plain, term.scale)
-    return Calibration({"gradients": term})
+    _check_descent_overflow(bounds, steps, plain, term.scale)
+    return CertificateCalibration({"gradients": term})
 
 
 @proves(PLAIN)
-def prove_plain(certificate: Certificate) -> Proof:
+def prove_plain_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums of gradients, of choices that are public data of the right shape."""
     certificate.check_bounds(LinearBounds, several=True)
-    check_smoothing(certificate.parameters["gradient"])
+    check_gradient_smoothing(certificate.parameters["gradient"])
     stated = certificate.parameters["plain"]
     if stated["start"] is None:  # a strange file may name any number of columns
         raise certificates.CertificateError("The certificate does not say where its descent starts.")
     names = ("step_size", "start", "covariance", "average", "truncation")
-    plain_settings(certificate.bounds, **{name: stated[name] for name in names})
-    return prove_sums(certificate)
+    plain_descent_settings(certificate.bounds, **{name: stated[name] for name in names})
+    return prove_queries(certificate)
 
 
-def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:
+def run_plain_descent(rows: PrivateRows, certificate: Certificate) -> Array:
     """Return the last iterate, or the mean of the later half."""
     bounds, plain = certificate.bounds, certificate.parameters["plain"]
     settings, steps = certificate.parameters["gradient"], rows.terms["gradients"].releases
     loss, width = bounds.loss, settings["bandwidth"]
     if width is not None and not math.isfinite(loss.smoothness):
-        loss = convolve(loss, rebuild(settings["kernel"]), width)
+        loss = convolve(loss, rebuild_description(settings["kernel"]), width)
     turn = np.eye(bounds.dimension)
     if plain["covariance"] is not None:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
@@ -401,8 +411,8 @@ def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:
     coordinates = Coordinates(turn, int(bounds.fit_intercept), constant_norm=0.0)
 
     def take_step(theta: Array) -> Array:
-        total = rows.slope_sum("gradients", theta, Slope(loss), coordinates) / bounds.n_samples
+        total = rows.slope_sum("gradients", theta, QuerySlope(loss), coordinates) / bounds.n_samples
         return np.asarray(theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta))))
 
     averaged = max(1, round(AVERAGED * steps)) if plain["average"] else 1
-    return average_iterates(take_step, np.array(plain["start"], dtype=np.float64), steps, averaged)
+    return average_mechanism_iterates(take_step, np.array(plain["start"], dtype=np.float64), steps, averaged)

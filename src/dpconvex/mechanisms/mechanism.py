@@ -9,19 +9,19 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 
-from dpconvex.core.perturbed_minimiser import check_objective
+from dpconvex.core.perturbed_minimiser import check_minimised_objective
 from dpconvex.engine.rows import RowMap
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.certificate import Certificate, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.noise.gate import Seed
+from dpconvex.privacy.noise.noise_source import Seed
 from dpconvex.types import Array
 
 
 class Mechanism(Protocol):
-    """A way to release a minimiser privately: certified from public facts, then run on data."""
+    """A way to release coefficients privately: certified from public facts, then run on data."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class PrivateMechanism:
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> Array:
         """Return private coefficients; see :meth:`Mechanism.release`."""
-        check_objective(objective, certificate, **self._raw_facts(certificate))
+        check_minimised_objective(objective, certificate, **self._objective_fact_overrides(certificate))
         released: Facts = {} if record is None else record
         return self._run(objective, certificate, NoiseSource.of(rng), released)
 
@@ -69,8 +69,8 @@ class PrivateMechanism:
         """Return the parameters of a run, with those that this mechanism chooses."""
         return parameters
 
-    def _raw_facts(self, certificate: Certificate) -> Facts:
-        """Return facts of the objective that differ from the bounds', because rows are mapped further."""
+    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
+        """Return facts of the objective that the bounds do not state, such as a number of targets."""
         return {}
 
     def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
@@ -78,7 +78,7 @@ class PrivateMechanism:
         raise NotImplementedError
 
 
-def check_bounded_slope(bounds: Bounds, owner: str) -> None:
+def check_mechanism_slope(bounds: Bounds, owner: str) -> None:
     """Raise unless the loss has a finite Lipschitz constant."""
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
@@ -97,7 +97,7 @@ def loss_name(bounds: Bounds) -> str:
     return type(getattr(bounds, "loss", None)).__name__
 
 
-def check_one_each(bounds: Bounds, owner: str) -> None:
+def check_mechanism_records(bounds: Bounds, owner: str) -> None:
     """Raise where several records change at once: a person's rows would be in several batches or phases."""
     if bounds.rows_per_person > 1:
         raise ValueError(
@@ -107,7 +107,7 @@ def check_one_each(bounds: Bounds, owner: str) -> None:
         )
 
 
-def average_iterates(take_step: Callable[[Array], Array], theta: Array, steps: int, averaged: int) -> Array:
+def average_mechanism_iterates(take_step: Callable[[Array], Array], theta: Array, steps: int, averaged: int) -> Array:
     """Return the mean of the last ``averaged`` iterates of a descent from ``theta``."""
     total = np.zeros_like(theta)
     for step in range(steps):
@@ -118,8 +118,8 @@ def average_iterates(take_step: Callable[[Array], Array], theta: Array, steps: i
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A fit before data are read: mechanism, certificate, and how rows and targets are mapped.
+class MechanismPlan:
+    """Everything decided from public facts alone, before the ledger is charged.
 
     Records that are matrices have no ``row_map``. Targets are mapped to ``(y - target_shift) * target_scale``.
     """
@@ -135,7 +135,7 @@ class Plan:
 SCIPY_METHODS = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
 
 
-def check_solver(solver: object, owner: str) -> None:
+def check_mechanism_solver(solver: object, owner: str) -> None:
     """Raise unless a mechanism can run this solver, which is public; what the solver does is not."""
     if isinstance(solver, str):
         if solver.lower() in (name.lower() for name in SCIPY_METHODS):

@@ -12,17 +12,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, loss_name
-from dpconvex.objectives.objective import LinearlyPerturbable
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, loss_name
+from dpconvex.objectives.objective import LinearlyPerturbableObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    CertifiedNoise,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose, per_problem
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose_guarantee, guarantee_per_problem
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 RELEASE_SHARE = 0.01
 
 
-def check_smooth(bounds: Bounds) -> None:
+def check_perturbable_objective(bounds: Bounds) -> None:
     """Raise unless objective perturbation's proof applies: a smooth loss and a penalty on every coordinate."""
     if not math.isfinite(bounds.smoothness):
         loss = loss_name(bounds)
@@ -41,7 +49,7 @@ def check_smooth(bounds: Bounds) -> None:
             f"ObjectivePerturbation needs a smooth loss, but {loss} has smoothness=inf. "
             f"Use convolve({loss}(...), kernel, bandwidth) or OutputPerturbation()."
         )
-    check_bounded_slope(bounds, "ObjectivePerturbation")
+    check_mechanism_slope(bounds, "ObjectivePerturbation")
     if getattr(bounds, "cost", None) is not None:
         raise ValueError(
             "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost they are known only where "
@@ -55,34 +63,38 @@ def check_smooth(bounds: Bounds) -> None:
 
 
 @calibrates("objective")
-def calibrate_objective(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_objective_perturbation(
+    bounds: Bounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     r"""Derive the two noise terms of objective perturbation.
 
     Several problems on the same data (one class against the rest) share the budget by basic composition.
     """
-    check_smooth(bounds)
-    return perturbation_noise(bounds, per_problem(guarantee, parameters.get("problems", 1)))
+    check_perturbable_objective(bounds)
+    return objective_perturbation_noise(bounds, guarantee_per_problem(guarantee, parameters.get("problems", 1)))
 
 
-def perturbation_noise(bounds: Bounds, guarantee: Guarantee, search_share: float = 0.0) -> Calibration:
+def objective_perturbation_noise(
+    bounds: Bounds, guarantee: Guarantee, search_share: float = 0.0
+) -> CertificateCalibration:
     r"""Return the noise of the tilt and of the release.
 
     99 % of the budget goes to ``b``, less the share that is ``search_share`` with before. The other 1 % pays for the
     solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours' points lie within ``2 t / alpha`` of
     what the exact minimisers allow.
     """
-    epsilon, delta = budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
+    epsilon, delta = perturbation_budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
     law, scale = "gaussian" if delta else "l2-laplace", bounds.tilt_scale(epsilon, delta)
     form, divisor, moved = bounds.tilted
-    tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
+    tilt = CertifiedNoise(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(tilt.norm_upper_bound / divisor)
     short, size = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance), tilt.dimension
-    scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
-    release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
-    return Calibration({"objective": tilt, "release": release}, tolerance)
+    scale = calibrated_release_scale(perturbation_release_budget(guarantee, RELEASE_SHARE, law), short, size)
+    release = CertifiedNoise(law, scale, short, size, "coefficients", tolerance=tolerance)
+    return CertificateCalibration({"objective": tilt, "release": release}, tolerance)
 
 
-def budget_share(guarantee: Guarantee, share: float) -> tuple[float, float]:
+def perturbation_budget_share(guarantee: Guarantee, share: float) -> tuple[float, float]:
     """Return a share of epsilon and of delta, which is 0 for pure epsilon-DP."""
     if isinstance(guarantee, ApproxDP):
         return share * guarantee.epsilon_bound, share * guarantee.delta_bound
@@ -94,22 +106,24 @@ def budget_share(guarantee: Guarantee, share: float) -> tuple[float, float]:
     )
 
 
-def release_budget(guarantee: Guarantee, share: float, law: str) -> float:
+def perturbation_release_budget(guarantee: Guarantee, share: float, law: str) -> float:
     """Return a share of the budget as mu for Gaussian noise, or as epsilon for l2-Laplace noise."""
-    epsilon, delta = budget_share(guarantee, share)
+    epsilon, delta = perturbation_budget_share(guarantee, share)
     return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
 
 
 @proves("objective")
-def prove_objective(certificate: Certificate) -> Proof:
+def prove_objective_perturbation(certificate: Certificate) -> CertificateProof:
     """Add the costs of the linear term, by its theorem, and of the release noise; over all problems."""
     certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
-    check_smooth(certificate.bounds)
+    check_perturbable_objective(certificate.bounds)
     certificate.check_terms("objective", "release")
-    return prove_perturbation(certificate)
+    return prove_perturbed_objective(certificate)
 
 
-def prove_perturbation(certificate: Certificate, search_share: float = 0.0, counts: Sequence[NoiseTerm] = ()) -> Proof:
+def prove_perturbed_objective(
+    certificate: Certificate, search_share: float = 0.0, counts: Sequence[CertifiedNoise] = ()
+) -> CertificateProof:
     """Compose the linear term, the release and the counts of a search before them.
 
     With Gaussian noise each gets its share of the claim's epsilon; every share gives a valid bound.
@@ -125,16 +139,16 @@ def prove_perturbation(certificate: Certificate, search_share: float = 0.0, coun
     law = "Gaussian" if gaussian else "l2-Laplace"
     theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
     if not gaussian:
-        spent = certificates.compose_pure([release, *counts]).epsilon_bound
-        return Proof(compose(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
+        spent = certificates.compose_certified_pure([release, *counts]).epsilon_bound
+        return CertificateProof(compose_guarantee(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
     if not isinstance(claim, ApproxDP):
         raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
     epsilon = claim.epsilon_bound / problems
     delta = bounds.tilt_delta((1 - RELEASE_SHARE - search_share) * epsilon, tilt.scale)
-    delta += certificates.compose_gaussian([release]).delta(RELEASE_SHARE * epsilon)
+    delta += certificates.compose_certified_gaussian([release]).delta(RELEASE_SHARE * epsilon)
     if counts:
-        delta += certificates.compose_gaussian(counts).delta(search_share * epsilon)
-    return Proof(compose(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
+        delta += certificates.compose_certified_gaussian(counts).delta(search_share * epsilon)
+    return CertificateProof(compose_guarantee(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
 
 
 @dataclass(frozen=True)
@@ -166,11 +180,11 @@ class ObjectivePerturbation(PrivateMechanism):
     name: ClassVar[str] = "objective"
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        check_solver(self.solver, type(self).__name__)
+        check_mechanism_solver(self.solver, type(self).__name__)
         return parameters
 
     def _run(
-        self, objective: LinearlyPerturbable, certificate: Certificate, noise: NoiseSource, record: Facts
+        self, objective: LinearlyPerturbableObjective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)

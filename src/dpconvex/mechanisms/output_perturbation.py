@@ -15,15 +15,23 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_solver, is_pure
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.calibration import calibrated_release_scale
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    CertifiedNoise,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee, compose
+from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -34,9 +42,9 @@ GAP = "solver_gap"
 RADIUS = "release_radius"
 
 
-def check_strongly_convex(bounds: Bounds) -> None:
+def check_output_perturbable(bounds: Bounds) -> None:
     """Raise unless output perturbation's proof applies: bounded slope and a penalty."""
-    check_bounded_slope(bounds, "OutputPerturbation")
+    check_mechanism_slope(bounds, "OutputPerturbation")
     if not bounds.alpha > 0:
         raise ValueError(
             "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
@@ -45,7 +53,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         )
 
 
-def _solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
+def _output_solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
     """Return the gradient norm that float64 certifies; for a kinked loss, on its Moreau envelope for this gap."""
     if math.isfinite(bounds.smoothness):
         return bounds.solver_tolerance()
@@ -59,11 +67,11 @@ def _solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
     return bounds.envelope_tolerance(4 * float(bounds.loss.lipschitz) ** 2 / gap)
 
 
-def _check_gap(bounds: Bounds, gap: object) -> float:
+def _check_output_gap(bounds: Bounds, gap: object) -> float:
     """Return a gap that can be certified, or raise."""
     allowed = "a finite number above 0"
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
-    least = _smallest_gap(bounds)
+    least = _smallest_output_gap(bounds)
     if gap < least:
         raise ValueError(
             f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
@@ -72,14 +80,14 @@ def _check_gap(bounds: Bounds, gap: object) -> float:
     return gap
 
 
-def _check_radius(radius: object) -> None:
+def _check_output_radius(radius: object) -> None:
     """Raise unless this is None or a radius to project on."""
     if radius is not None:
         allowed = "None or a finite number above 0"
         check_number("radius", "OutputPerturbation", radius, allowed, 0, math.inf, low_open=True)
 
 
-def _smallest_gap(bounds: Bounds) -> float:
+def _smallest_output_gap(bounds: Bounds) -> float:
     """Return a gap that float64 can certify whatever the data, from public facts.
 
     A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
@@ -87,27 +95,29 @@ def _smallest_gap(bounds: Bounds) -> float:
     """
     gap = 1e-14 * bounds.lipschitz
     for _ in range(400):
-        if _solver_tolerance(bounds, gap) <= math.sqrt(bounds.alpha * gap / 2):
+        if _output_solver_tolerance(bounds, gap) <= math.sqrt(bounds.alpha * gap / 2):
             return gap
         gap *= 1.25
     return math.inf
 
 
 @calibrates("output")
-def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_output_perturbation(
+    bounds: Bounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
 
     Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
     epsilon: l2-Laplace of scale ``sensitivity / epsilon``. Each of k problems on the same data (one class against
     the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
-    check_strongly_convex(bounds)
+    check_output_perturbable(bounds)
     gap = parameters.get(GAP)
     if gap is None:
-        tolerance = _solver_tolerance(bounds)
+        tolerance = _output_solver_tolerance(bounds)
         sensitivity = bounds.minimiser_sensitivity(tolerance)
     else:
-        gap = _check_gap(bounds, gap)
+        gap = _check_output_gap(bounds, gap)
         tolerance = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
         sensitivity = bounds.minimiser_sensitivity(gap=gap)
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
@@ -115,34 +125,35 @@ def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameter
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems
     else:
         law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
-    scale = released_scale(budget, sensitivity, dimension)
-    release = NoiseTerm(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
-    return Calibration({"release": release}, tolerance)
+    scale = calibrated_release_scale(budget, sensitivity, dimension)
+    release = CertifiedNoise(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
+    return CertificateCalibration({"release": release}, tolerance)
 
 
 @proves("output")
-def prove_output(certificate: Certificate) -> Proof:
+def prove_output_perturbation(certificate: Certificate) -> CertificateProof:
     """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
     bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
     certificate.check_bounds(Bounds, several=True)
-    check_strongly_convex(bounds)
+    check_output_perturbable(bounds)
     certificate.check_terms("release")
     tolerance = certificate.check_tolerance()
     solved = "certified gradient norm"
     if gap is not None:
         solved = "certified gap"
         # A gap is worth this gradient norm: the same distance to the minimiser.
-        tolerance = max(tolerance, math.sqrt(2 * bounds.alpha * _check_gap(bounds, gap)))
+        tolerance = max(tolerance, math.sqrt(2 * bounds.alpha * _check_output_gap(bounds, gap)))
     elif not math.isfinite(bounds.smoothness):
         solved = "certified gradient norm on a Moreau envelope"
-    _check_radius(certificate.parameters.get(RADIUS))
+    _check_output_radius(certificate.parameters.get(RADIUS))
     moved, stated = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
     release = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated)
     gaussian = release.distribution == "gaussian"
-    proven = certificates.compose_gaussian([release]) if gaussian else certificates.compose_pure([release])
+    total = certificates.compose_certified_gaussian if gaussian else certificates.compose_certified_pure
+    proven = total([release])
     law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
     theorem = f"{law} output perturbation, {relation}, {solved}"
-    return Proof(compose(proven, certificate.problems), theorem)
+    return CertificateProof(compose_guarantee(proven, certificate.problems), theorem)
 
 
 @dataclass(frozen=True)
@@ -188,11 +199,11 @@ class OutputPerturbation(PrivateMechanism):
     name: ClassVar[str] = "output"
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        check_solver(self.solver, "OutputPerturbation")
+        check_mechanism_solver(self.solver, "OutputPerturbation")
         if self.gap is not None:
             parameters[GAP] = self.gap
         if self.radius is not None:
-            _check_radius(self.radius)
+            _check_output_radius(self.radius)
             parameters[RADIUS] = float(self.radius)
         loss = getattr(bounds, "loss", None)
         if not math.isfinite(bounds.smoothness) and getattr(loss, "piecewise_linear", None) is None:

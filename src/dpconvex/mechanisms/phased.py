@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.core.perturbed_minimiser import release_phases
-from dpconvex.fit.config import total_mu
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_bounded_slope, check_one_each, is_pure
+from dpconvex.core.perturbed_minimiser import release_phased_minimisers
+from dpconvex.fit.fit_plan import planned_mu
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_records, check_mechanism_slope, is_pure
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import phases as phase_bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.phases import Phase
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, NoiseTerm, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.calibration import calibrated_release_scale
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    CertifiedNoise,
+    Parameters,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -29,11 +37,11 @@ _RADIUS = 100.0  # released points are projected on this ball by default: far be
 _FEWEST = 8  # records in the last phase by default
 
 
-def effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
+def phased_effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
     """Return the mu of Gaussian noise as large as a guarantee's: for pure epsilon ``epsilon / sqrt(d + 1)``."""
     if is_pure(guarantee):
         return guarantee.epsilon(0.0) / math.sqrt(dimension + 1)
-    return total_mu(guarantee, owner)
+    return planned_mu(guarantee, owner)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Phased(PrivateMechanism):
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the released point of the last phase."""
-        return release_phases(objective, certificate, noise)
+        return release_phased_minimisers(objective, certificate, noise)
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class PhasedERM(Phased):
     hides_number: ClassVar[bool] = True
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        mu = effective_mu(guarantee, bounds.dimension, "PhasedERM")
+        mu = phased_effective_mu(guarantee, bounds.dimension, "PhasedERM")
         rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 
@@ -149,7 +157,7 @@ class PhasedSGD(Phased):
         """Return the step to take where the loss can be smoothed to suit it."""
         if self.step_size is not None:
             return self.step_size
-        mu = effective_mu(guarantee, bounds.dimension, "PhasedSGD")
+        mu = phased_effective_mu(guarantee, bounds.dimension, "PhasedSGD")
         rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 
@@ -159,7 +167,7 @@ class PhasedSGD(Phased):
         return min(self.wanted_step(bounds, guarantee), largest * (1 - 1e-12))
 
 
-def _check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
+def _check_phased_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
     """Raise unless phases have a proof: a loss of bounded slope, and for a pass a public number of rows."""
     owner = kind.__name__
     if bounds.neighbors != "replace_one" and not kind.hides_number:
@@ -168,44 +176,44 @@ def _check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
             f"private otherwise. Got {bounds.neighbors!r} instead. Use 'phased-erm', 'objective', 'output' or "
             "'gradient'."
         )
-    check_one_each(bounds, owner)
-    check_bounded_slope(bounds, owner)
+    check_mechanism_records(bounds, owner)
+    check_mechanism_slope(bounds, owner)
 
 
-def _phase_sensitivity(
+def _phased_run_sensitivity(
     kind: type[Phased], bounds: LinearBounds, settings: Parameters, phase: Phase, tolerance: float | None = None
 ) -> tuple[float, float]:
     """Return how far one record moves a phase's point, and the solver's tolerance: a usual one where None is given."""
     if kind is PhasedSGD:
         if tolerance:
             raise certificates.CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
-        return phase_bounds.pass_sensitivity(bounds, settings, phase), 0.0
-    local = phase_bounds.anchored_bounds(bounds, phase)
+        return phase_bounds.phase_pass_sensitivity(bounds, settings, phase), 0.0
+    local = phase_bounds.anchored_phase_bounds(bounds, phase)
     if tolerance is None:
-        tolerance = phase_bounds.anchored_tolerance(local, settings["radius"])
+        tolerance = phase_bounds.anchored_phase_tolerance(local, settings["radius"])
     return local.minimiser_sensitivity(tolerance), tolerance
 
 
 @calibrates("phased-erm")
 @calibrates("phased-sgd")
-def calibrate_phases(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate_phased(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the noise of all phases, each of which may spend the whole budget."""
     kind = PhasedSGD if PhasedSGD.name in parameters else PhasedERM
     owner, settings = kind.__name__, parameters[kind.name]
-    _check_bounds(bounds, kind)
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    law, budget = "l2-laplace" if is_pure(guarantee) else "gaussian", effective_mu(guarantee, 0, owner)
+    _check_phased_bounds(bounds, kind)
+    guarantee = guarantee_per_problem(guarantee, parameters.get("problems", 1))
+    law, budget = "l2-laplace" if is_pure(guarantee) else "gaussian", phased_effective_mu(guarantee, 0, owner)
     phases, noise = phase_bounds.phases_of(bounds.n_samples, settings), {}
     for name, phase in zip(phase_bounds.phase_names(phases), phases, strict=True):
-        sensitivity, tolerance = _phase_sensitivity(kind, bounds, settings, phase)
-        std = released_scale(budget, sensitivity, bounds.dimension)
-        noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
-    return Calibration(noise, max(term.tolerance for term in noise.values()))
+        sensitivity, tolerance = _phased_run_sensitivity(kind, bounds, settings, phase)
+        std = calibrated_release_scale(budget, sensitivity, bounds.dimension)
+        noise[name] = CertifiedNoise(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
+    return CertificateCalibration(noise, max(term.tolerance for term in noise.values()))
 
 
 @proves("phased-erm")
 @proves("phased-sgd")
-def prove_phases(certificate: Certificate) -> Proof:
+def prove_phased(certificate: Certificate) -> CertificateProof:
     """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems.
 
     A phase has the sensitivity of a minimiser of its stated tolerance, or of one contractive pass.
@@ -218,7 +226,7 @@ def prove_phases(certificate: Certificate) -> Proof:
         relation = bounds.relation.replace("_", "-")
         theorem = f"output perturbation of disjoint phases, {relation}, certified gradient norms"
     certificate.check_bounds(LinearBounds, several=True)
-    _check_bounds(bounds, kind)
+    _check_phased_bounds(bounds, kind)
     phase_bounds.checked_radius(settings["radius"], kind.__name__)
     assignment = phase_bounds.assignment_for(bounds.neighbors)
     if settings["assignment"] != assignment:
@@ -227,17 +235,17 @@ def prove_phases(certificate: Certificate) -> Proof:
     names = phase_bounds.phase_names(phases)
     certificate.check_terms(*names)
     pure, largest = certificate.noise[names[0]].distribution == "l2-laplace", 0.0
-    total = certificates.compose_pure if pure else certificates.compose_gaussian
+    total = certificates.compose_certified_pure if pure else certificates.compose_certified_gaussian
     for label, phase in zip(names, phases, strict=True):
         stated = certificate.noise[label].tolerance
         if kind is PhasedERM and not 2.0**-53 * bounds.lipschitz <= stated <= certificate.solver_tolerance:
             raise certificates.CertificateError("A phase's tolerance cannot be certified.")
-        moved, _ = _phase_sensitivity(kind, bounds, settings, phase, stated)
+        moved, _ = _phased_run_sensitivity(kind, bounds, settings, phase, stated)
         term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=stated)
         if (term.distribution == "l2-laplace") is not pure:
             raise certificates.CertificateError("The phases' noise must have one law.")
         given = total([term])
         largest = max(largest, given.epsilon_bound if isinstance(given, PureDP) else given.mu)
     if pure:
-        return Proof(PureDP(largest * certificate.problems), f"l2-Laplace {theorem}")
-    return Proof(GaussianDP(largest * math.sqrt(certificate.problems)), f"Gaussian {theorem}")
+        return CertificateProof(PureDP(largest * certificate.problems), f"l2-Laplace {theorem}")
+    return CertificateProof(GaussianDP(largest * math.sqrt(certificate.problems)), f"Gaussian {theorem}")

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
+from dpconvex.atomic_files import write_file_atomically
 from dpconvex.checks import MOST_FEATURES, check_positive
-from dpconvex.inputs.labels import declared_classes
-from dpconvex.inputs.people import PrivacyUnit, check_class_weight
+from dpconvex.inputs.labels import declared_label_set
+from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.schema import Schema, parse_schema, schema_to_dict
-from dpconvex.inputs.settings import Classifier, Fitted, Label, resolve_kernel
+from dpconvex.inputs.settings import Classifier, Fitted, Label, resolve_kernel_setting
 from dpconvex.mechanisms.gradient_descent import stated_farthest
-from dpconvex.privacy.certificate import Certificate, CertificateError, refusing_malformed
-from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.certificate import Certificate, CertificateError, refuse_malformed_certificate
+from dpconvex.privacy.description import describe, rebuild_description
 from dpconvex.privacy.noise import SAMPLERS
 from dpconvex.types import Array
 from dpconvex.version import __version__
-from dpconvex.whole_files import write_whole
 
 FORMAT, INTERVALS = "dpconvex-model-1", "dpconvex-intervals-1"
 LARGEST_FILE = 64 * 2**20
@@ -115,8 +115,8 @@ def save_model(estimator: Any, path: str | os.PathLike[str], *, schema: PublicTa
             f"This model cannot be saved, because the file could not be loaded: {error} "
             "Fit again if parameters were set after the fit."
         ) from error
-    _check_size(text.encode())
-    write_whole(path, f"{text}\n".encode())
+    _check_model_size(text.encode())
+    write_file_atomically(path, f"{text}\n".encode())
 
 
 def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) -> str:
@@ -141,7 +141,7 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     try:
         content = _model_content(estimator.estimator_ if intervals else estimator, schema)
         if intervals:
-            own: Any = _plain_data(import_module(_INTERVALS_BY).content_of(estimator))
+            own: Any = _plain_model_data(import_module(_INTERVALS_BY).intervals_content(estimator))
             content = {"format": INTERVALS, "version": __version__, **own, "model": content}
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -160,7 +160,7 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
         try:
             # Labels may be numbers, which are no keys of JSON.
             pairs = key == "class_weight" and isinstance(value, Mapping)
-            plain = _plain_data(list(map(list, value.items())) if pairs else value)
+            plain = _plain_model_data(list(map(list, value.items())) if pairs else value)
             json.dumps(plain, allow_nan=False)
             parameters[key] = plain
         except (TypeError, ValueError):
@@ -174,26 +174,26 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
         "omitted": omitted,
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
-        "product_names": _plain_data(getattr(estimator, "product_names_", None)),
+        "product_names": _plain_model_data(getattr(estimator, "product_names_", None)),
         "columns": None if schema is None else schema_to_dict(schema),
-        "coef": _plain_data(np.asarray(estimator.coef_)),
-        "intercept": _plain_data(np.asarray(estimator.intercept_)),
-        "classes": _plain_data(getattr(estimator, "classes_", None)),
-        "released": _plain_data(estimator.released_),
+        "coef": _plain_model_data(np.asarray(estimator.coef_)),
+        "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
+        "classes": _plain_model_data(getattr(estimator, "classes_", None)),
+        "released": _plain_model_data(estimator.released_),
         "certificate": json.loads(estimator.certificate_.to_json()),
     }
 
 
-def _plain_data(value: object) -> object:
+def _plain_model_data(value: object) -> object:
     """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
     if hasattr(value, "to_numpy"):  # a series of a dataframe
         value = value.to_numpy()
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain_data(item) for key, item in value.items()}
+        return {str(key): _plain_model_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, range)):
-        return [_plain_data(item) for item in value]
+        return [_plain_model_data(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     described = describe(value)
@@ -216,18 +216,18 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
     """Return everything a model file holds; see :func:`load_model`."""
-    return parse_model(read_json(path))
+    return parse_model(read_model_json(path))
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the object in a strict JSON file; see :func:`json_object`."""
+def read_model_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a strict JSON file; see :func:`model_json_object`."""
     with open(path, "rb") as file:
-        return json_object(file.read(LARGEST_FILE + 1))
+        return model_json_object(file.read(LARGEST_FILE + 1))
 
 
-def json_object(raw: bytes) -> dict[str, Any]:
+def model_json_object(raw: bytes) -> dict[str, Any]:
     """Return the object in strict JSON: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
-    _check_size(raw)
+    _check_model_size(raw)
     try:
         data = json.loads(
             raw.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_finite_float, parse_float=_finite_float
@@ -244,7 +244,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     return data
 
 
-def _check_size(raw: bytes) -> None:
+def _check_model_size(raw: bytes) -> None:
     """Raise if a file would take more time or memory to parse than a model needs."""
     if len(raw) > LARGEST_FILE:
         raise ModelFileError(f"The file is larger than {LARGEST_FILE // 2**20} MiB.")
@@ -333,9 +333,9 @@ def parse_model(data: Content) -> ModelFile:
         return ModelFile(import_module(_INTERVALS_BY).rebuild_intervals(data, model.estimator), model.schema)
 
 
-def parse_certificate(data: Content) -> Certificate:
+def parse_certificate_file(data: Content) -> Certificate:
     """Return a verified certificate from the content of its file, or raise CertificateError."""
-    with refusing_malformed("The certificate is malformed"), np.errstate(all="ignore"):
+    with refuse_malformed_certificate("The certificate is malformed"), np.errstate(all="ignore"):
         certificate = Certificate.from_json(json.dumps(data))
         certificate.verify()
     return certificate
@@ -348,21 +348,21 @@ def _parse_model(data: Content) -> ModelFile:
     for name, (allows, allowed) in _FIELDS.items():
         _require_of_model_file(allows(data.get(name)), f"'{name}' must be {allowed}")
     # The size of everything that follows is that of numbers which stand in the file.
-    coef, intercept = _read_coefficients(data)
+    coef, intercept = _read_model_coefficients(data)
     try:
-        certificate = parse_certificate(data["certificate"])
+        certificate = parse_certificate_file(data["certificate"])
     except CertificateError as error:
         raise ModelFileError(f"The model's certificate is not valid. {error}") from error
-    model = _rebuild_estimator(data)
-    _check_certificate(model, certificate, data)
+    model = _rebuild_model_estimator(data)
+    _check_model_certificate(model, certificate, data)
     classes, names, products = data["classes"], data["feature_names"], data["product_names"]
     _require_of_model_file(
         (classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there"
     )
     if classes is not None:
-        _check_classes(cast(Classifier, model), certificate, classes)
+        _check_model_classes(cast(Classifier, model), certificate, classes)
         cast(Classifier, model).classes_ = np.array(classes)
-    _check_released(data["released"], certificate, np.atleast_2d(coef).shape)
+    _check_model_releases(data["released"], certificate, np.atleast_2d(coef).shape)
     model.n_features_in_ = data["n_features"]
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -380,7 +380,7 @@ def _parse_model(data: Content) -> ModelFile:
     return ModelFile(model, model.schema_)
 
 
-def _read_coefficients(data: Content) -> tuple[Array, Array]:
+def _read_model_coefficients(data: Content) -> tuple[Array, Array]:
     """Return coefficients and intercept in the shape that the numbers of columns, classes and levels imply."""
     width, classes, names, products = (
         data[name] for name in ("n_features", "classes", "feature_names", "product_names")
@@ -390,7 +390,7 @@ def _read_coefficients(data: Content) -> tuple[Array, Array]:
     levels = parameters.get("quantile") if isinstance(parameters, dict) else None
     if isinstance(levels, list):  # several quantiles, or products
         rows = len(levels)
-    coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
+    coef, intercept = (_finite_model_array(name, data[name]) for name in ("coef", "intercept"))
     shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
     _require_of_model_file((coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'")
     _require_of_model_file(names is None or len(names) == width, "'feature_names' do not match 'n_features'")
@@ -399,7 +399,7 @@ def _read_coefficients(data: Content) -> tuple[Array, Array]:
     return coef, intercept
 
 
-def _finite_array(name: str, value: object) -> Array:
+def _finite_model_array(name: str, value: object) -> Array:
     """Return an array of floats; booleans, text, ragged lists and infinities are refused."""
     plain = [value]
     while plain and all(isinstance(item, list) for item in plain):
@@ -411,7 +411,7 @@ def _finite_array(name: str, value: object) -> Array:
     return array
 
 
-def _rebuild_estimator(data: Content) -> Fitted:
+def _rebuild_model_estimator(data: Content) -> Fitted:
     """Return an unfitted estimator with the file's parameters."""
     owner, parameters, omitted = data["estimator"], data["parameters"], data["omitted"]
     kind = _estimator_named(owner)
@@ -424,7 +424,7 @@ def _rebuild_estimator(data: Content) -> Fitted:
     with _refusing_model_file("'parameters' are malformed"):
         # Bounds may be an object by name of column; another object describes a loss or kernel.
         values = {
-            name: rebuild(value) if isinstance(value, dict) and name != "feature_bounds" else value
+            name: rebuild_description(value) if isinstance(value, dict) and name != "feature_bounds" else value
             for name, value in parameters.items()
         }
         if isinstance(values.get("class_weight"), list):
@@ -436,7 +436,7 @@ def _rebuild_estimator(data: Content) -> Fitted:
             if values.get(name) is not None:
                 check_positive(name, owner, values[name], "")
         if "kernel" in values:
-            resolve_kernel(values["kernel"], owner)
+            resolve_kernel_setting(values["kernel"], owner)
         for name in ("fit_intercept", "inference", "label_private"):
             _require_of_model_file(
                 isinstance(values.get(name, True), bool), f"parameter '{name}' must be true or false"
@@ -444,24 +444,24 @@ def _rebuild_estimator(data: Content) -> Fitted:
         return kind(**values)
 
 
-def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
+def _check_model_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
     """Raise unless the certificate is about the estimator that the parameters describe.
 
     What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
     as stated, whatever this version would choose.
     """
     with _refusing_model_file("'parameters' do not allow a private fit"):
-        pairs = _stated_facts(model, certificate, data)
-        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_value(found, value))
+        pairs = _stated_model_facts(model, certificate, data)
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
     if wrong:
         raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
 
 
-def _stated_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
+def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
     """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
     settings = model.get_params(deep=False)
-    facts = model._public_facts(PrivacyUnit.stated_by(bounds), width)
+    facts = model._public_facts(PersonUnit.stated_by(bounds), width)
     rows_per_person, person_weight = settings.get("rows_per_person", 1), settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
     pairs = {
@@ -500,17 +500,17 @@ def _stated_facts(model: Fitted, certificate: Certificate, data: Content) -> dic
     return pairs
 
 
-def _same_value(found: object, expected: object) -> bool:
+def _same_model_value(found: object, expected: object) -> bool:
     """Compare numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, (list, tuple)):
         sequences = isinstance(found, (list, tuple)) and len(found) == len(expected)
-        return sequences and all(map(_same_value, cast(list[object], found), expected))
+        return sequences and all(map(_same_model_value, cast(list[object], found), expected))
     if isinstance(expected, float) and not isinstance(found, bool):
         return isinstance(found, (int, float)) and math.isclose(found, expected, rel_tol=1e-9)
     return bool(found == expected)
 
 
-def _check_released(released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]) -> None:
+def _check_model_releases(released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]) -> None:
     """Raise unless what else was released can be used as such: intervals only where a certificate pays for them."""
     records = released.get("problems", [released])
     listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
@@ -522,13 +522,13 @@ def _check_released(released: dict[str, Any], certificate: Certificate, shape: t
         for name, value in record.items():
             # Numbers only: words of a stranger would stand in a report as if they had been released.
             _require_of_model_file(re.fullmatch("[a-z_]{1,40}", name), "'released' must have names of small letters")
-            number = _finite_array(name, value).ndim == 0
+            number = _finite_model_array(name, value).ndim == 0
             _require_of_model_file(number or name != "kept_share", "'kept_share' must be a number")
         if "covariance" not in record:
             continue
         paid = certificate.parameters.get("inference") is True
         _require_of_model_file(paid, "'covariance' is not covered by its certificate, which is without inference")
-        found = _finite_array("covariance", record["covariance"])
+        found = _finite_model_array("covariance", record["covariance"])
         square = found.shape == (shape[1] + 1,) * 2
         symmetric = square and np.allclose(found, found.T, atol=1e-9 * np.abs(found).max())
         _require_of_model_file(
@@ -537,12 +537,12 @@ def _check_released(released: dict[str, Any], certificate: Certificate, shape: t
         _require_of_model_file((np.diag(found) >= 0).all(), "'covariance' must have no variance below 0")
 
 
-def _check_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
+def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
     """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
     owner = type(model).__name__
     _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
     with _refusing_model_file("'classes' must be different plain labels"):
-        found = declared_classes(classes, owner)
+        found = declared_label_set(classes, owner)
     # Numbers beyond 64 bits are of another kind.
     _require_of_model_file(
         found is not None and found.dtype.kind in "biufU", "'classes' must be labels that an array holds"
@@ -551,7 +551,7 @@ def _check_classes(model: Classifier, certificate: Certificate, classes: list[La
     as_many = len(classes) == certificate.parameters.get("n_classes")
     _require_of_model_file(as_many, "'classes' are not as many as its certificate says")
     with _refusing_model_file("parameter 'classes' is malformed"):
-        declared = declared_classes(model.classes, owner)
+        declared = declared_label_set(model.classes, owner)
     with _refusing_model_file("parameter 'class_weight' is none that a fit takes"):
         check_class_weight(getattr(model, "class_weight", None), classes, owner)
     same = declared is None or declared.tolist() == classes

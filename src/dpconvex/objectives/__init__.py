@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     )
     from dpconvex.objectives.adversary_sets import check_support, hull_of
     from dpconvex.objectives.empirical import EmpiricalObjective
-    from dpconvex.objectives.own_objective import OwnObjective
+    from dpconvex.objectives.objective import OwnObjective
     from dpconvex.objectives.pairwise import PairwiseObjective, PartitionedPairwiseObjective
     from dpconvex.objectives.risk_measures import TiltedObjective, WorstShareObjective
     from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -28,7 +28,7 @@ else:
             **dict.fromkeys(("TiltedObjective", "WorstShareObjective"), "risk_measures"),
             **dict.fromkeys(("check_support", "hull_of"), "adversary_sets"),
             "EmpiricalObjective": "empirical",
-            "OwnObjective": "own_objective",
+            "OwnObjective": "objective",
             "TopRankObjective": "top_rank",
         },
     )

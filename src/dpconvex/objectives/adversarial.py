@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_positive
-from dpconvex.engine.block_products import CompensatedSum, moved_gram, takes_sparse, weighted_gram
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.checks import check_positive, parameter_error
+from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, moved_block_gram, takes_sparse_blocks
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
 from dpconvex.objectives import adversary_sets
 from dpconvex.objectives.adversary_sets import Shape, Support
-from dpconvex.objectives.empirical import slopes_with_error
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, exact_difference, exact_margins
+from dpconvex.objectives.empirical import empirical_slopes_with_error
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, exact_difference, exact_objective_margins
 from dpconvex.types import Array
 
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
 _NEWTON_STEPS = 60
 
 
-class MovedRowsObjective(RowObjective):
+class AdversarialRowsObjective(RowObjective):
     """An objective over rows that an adversary moves by ``radius`` times a set, the intercept apart.
 
     Parameters
@@ -58,15 +58,9 @@ class MovedRowsObjective(RowObjective):
         owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
         needed = PointwiseLoss if self.loss_kind == "residual" else Loss
         if not isinstance(loss, needed) or loss.kind != self.loss_kind:
-            raise ValueError(
-                f"The 'loss' parameter of {owner} must be a {self.loss_kind} loss, such as {example}. "
-                f"Got {type(loss).__name__} instead."
-            )
+            raise parameter_error("loss", owner, f"a {self.loss_kind} loss, such as {example}", type(loss).__name__)
         if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
-            raise ValueError(
-                f"The 'norm' parameter of {owner} must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
-                f"Got {norm!r} instead."
-            )
+            raise parameter_error("norm", owner, "'l2', 'linf', 'l1', 'box', 'hull' or 'own'", repr(norm))
         super().__init__(rows, loss, alpha, divisor)
         self.radius, self.width = float(radius), float(width)
         self.norm, self.shape, self.support = norm, shape, support
@@ -74,7 +68,9 @@ class MovedRowsObjective(RowObjective):
         if support is not None:
             length, curvature = shape or (0.0, 0.0)
             adversary_sets.check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
-        self._support_length = adversary_sets.set_length(norm, self.dim - self._lead, shape)  # sup ||gradient of M||
+        self._support_length = adversary_sets.adversary_set_length(
+            norm, self.dim - self._lead, shape
+        )  # sup ||gradient of M||
         self.perturbation_norm = self.radius * self._support_length
         longest = self.rows.row_map.weighted_norm + self.perturbation_norm
         self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
@@ -95,14 +91,14 @@ class MovedRowsObjective(RowObjective):
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
         smoothed = self.norm, self.width, self.shape, self.support
-        taken, slope, bend = adversary_sets.smoothed_support(theta[self._lead :], *smoothed)
+        taken, slope, bend = adversary_sets.smoothed_adversary_support(theta[self._lead :], *smoothed)
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
         hessian[self._lead :, self._lead :] = bend
         return self.radius * taken, self.radius * gradient, self.radius * hessian
 
 
-class AdversarialObjective(MovedRowsObjective):
+class AdversarialObjective(AdversarialRowsObjective):
     r"""Mean of worst-case margin losses with a ridge.
 
     ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
@@ -110,8 +106,8 @@ class AdversarialObjective(MovedRowsObjective):
     Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
     increases: the worst perturbation points against the label, the same for all rows with one label.
 
-    Parameters are those of :class:`MovedRowsObjective`, with a smooth margin loss that never increases in ``y z``.
-    Labels other than -1 and +1 are clipped to [-1, 1].
+    Parameters are those of :class:`AdversarialRowsObjective`, with a smooth margin loss that never increases in
+    ``y z``. Labels other than -1 and +1 are clipped to [-1, 1].
     """
 
     kind = "mean of losses of moved rows"
@@ -119,9 +115,8 @@ class AdversarialObjective(MovedRowsObjective):
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, c' in the margin z."""
-        theta = np.asarray(theta, dtype=np.float64)
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
         taken, slope, _ = self._adversary(theta)
-        loss = self.loss
 
         def part(y: Array, z: Array, w: Array) -> Sums:
             z = z - y * taken  # y (z - y taken) = y z - taken
@@ -134,15 +129,14 @@ class AdversarialObjective(MovedRowsObjective):
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i [c''_i v_i v_i^T - c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
-        theta = np.asarray(theta, dtype=np.float64)
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
         taken, slope, bend = self._adversary(theta)
-        loss = self.loss
 
-        @takes_sparse
+        @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
             z = block @ theta - y * taken
             curvature = np.maximum(w * loss.curvature(y, z), 0.0)
-            moved = moved_gram(block, curvature, -y, slope)
+            moved = moved_block_gram(block, curvature, -y, slope)
             return moved, float((w * loss.gradient(y, z)) @ y)
 
         second, pull = self.rows.sum(part)
@@ -190,14 +184,14 @@ class AdversarialObjective(MovedRowsObjective):
         loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            z, correction = exact_margins(block, theta)
+            z, correction = exact_objective_margins(block, theta)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             z = exact_difference(z, y * taken, -correction)  # exact products: labels are -1 and +1
             error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
-            slopes, errors = slopes_with_error(loss, y, z, error)
+            slopes, errors = empirical_slopes_with_error(loss, y, z, error)
             weights = w * (lengths + reach)
-            sums = CompensatedSum(w * slopes, np.column_stack([block, y]))
+            sums = CompensatedBlockSum(w * slopes, np.column_stack([block, y]))
             return sums, weights @ np.abs(slopes), weights @ errors
 
         sums, terms, errors = self.rows.sum(part)
@@ -216,13 +210,13 @@ class AdversarialObjective(MovedRowsObjective):
             if self.support is not None:
                 taken = self.support((theta + shift)[self._lead :])[0]
                 return self.radius * float(taken), 0.0
-            norm = adversary_sets.exact_support(whole, self.norm, Decimal(self.width), self.shape)
+            norm = adversary_sets.exact_adversary_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)
             return high, float(exact - Decimal(high))
 
 
-class AdversarialResidualObjective(MovedRowsObjective):
+class AdversarialResidualObjective(AdversarialRowsObjective):
     r"""Mean of worst-case residual losses with a ridge.
 
     An adversary who adds v of ``radius S`` to a row changes its residual ``r = y - x~ . theta`` by anything up to ``h =
@@ -239,7 +233,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
     with M smoothed over the width, too. With p the softmax weight of ``up``, ``a = p up'`` and ``b = -(1 - p) down'``
     the gradient of a record is ``(b - a) x~ + (a + b) radius grad M``.
 
-    Parameters are those of :class:`MovedRowsObjective`, with a smooth residual loss of bounded slope. Targets are
+    Parameters are those of :class:`AdversarialRowsObjective`, with a smooth residual loss of bounded slope. Targets are
     clipped to [-1, 1].
 
     Examples
@@ -259,7 +253,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
 
     @cached_property
     def _least(self) -> float:
-        return minimiser_of_loss(cast(PointwiseLoss, self.loss))
+        return adversarial_loss_minimiser(cast(PointwiseLoss, self.loss))
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
@@ -284,15 +278,15 @@ class AdversarialResidualObjective(MovedRowsObjective):
         theta = np.asarray(theta, dtype=np.float64)
         wide, slope, bend = self._adversary(theta)
 
-        @takes_sparse
+        @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
             _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._sides(y, block @ theta, wide)
             ones = np.ones(y.size)
-            second = moved_gram(block, w * p * curved_up, -ones, slope)
-            second = second + moved_gram(block, w * (1 - p) * curved_down, ones, slope)
+            second = moved_block_gram(block, w * p * curved_up, -ones, slope)
+            second = second + moved_block_gram(block, w * (1 - p) * curved_down, ones, slope)
             mixed = w * p * (1 - p) / self.width
             outer, cross = rise - fall, -(rise + fall)
-            second = second + weighted_gram(block, mixed * outer**2)
+            second = second + block_gram(block, mixed * outer**2)
             side = (mixed * outer * cross) @ block
             second = second + np.outer(side, slope) + np.outer(slope, side)
             second = second + float(mixed @ cross**2) * np.outer(slope, slope)
@@ -339,7 +333,7 @@ class AdversarialResidualObjective(MovedRowsObjective):
         return up, down, p * rise, -(1 - p) * fall, p, (rise, fall, bent_up, bent_down)
 
 
-def minimiser_of_loss(loss: PointwiseLoss) -> float:
+def adversarial_loss_minimiser(loss: PointwiseLoss) -> float:
     """Return a residual at which a convex loss is least; ``±1000`` if it falls or rises all the way."""
     low, high = -_FAR, _FAR
     if loss.slope_at(np.array([low]))[0] >= 0:
@@ -417,14 +411,6 @@ class CostlyAdversaryObjective(RowObjective):
         As for :class:`AdversarialObjective`.
     cost : float
         Price of a perturbation.
-
-    Examples
-    --------
-    >>> from dpconvex.engine import MemoryRows, RowMap
-    >>> from dpconvex.losses import Logistic
-    >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, -1.0], RowMap(1, 1.0, fit_intercept=False))
-    >>> round(CostlyAdversaryObjective(rows, Logistic(), alpha=0.1, cost=10.0).value([1.0]), 6)
-    0.366951
     """
 
     def __init__(self, rows: Rows, loss: Loss, alpha: float, cost: float, divisor: float | None = None) -> None:
@@ -468,14 +454,14 @@ class CostlyAdversaryObjective(RowObjective):
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
-        @takes_sparse
+        @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
             u = self._worst_margin(y * (block @ theta), k)
             slopes = self.loss.gradient(1.0, u)
             curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
             factors = w * curvature / (1 - curvature * k)
             # Rows y x + (2 / cost) slope theta, up to the sign of y.
-            pushed = moved_gram(block, factors, 2 / self.cost * slopes * y, moved)
+            pushed = moved_block_gram(block, factors, 2 / self.cost * slopes * y, moved)
             return pushed, float(w @ slopes**2)
 
         second, squares = self.rows.sum(part)

@@ -21,6 +21,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from dpconvex.checks import parameter_error
 from dpconvex.types import Array
 
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -34,7 +35,7 @@ def _vertices(norm: str, shape: Shape | None, size: int) -> Array:
     return np.eye(size) if norm == "l1" else np.array(shape, dtype=np.float64)
 
 
-def set_length(norm: str, size: int, shape: Shape | None = None) -> float:
+def adversary_set_length(norm: str, size: int, shape: Shape | None = None) -> float:
     """Return the largest Euclidean norm of a vector of the set: of its support function's gradients, too."""
     if norm == "linf":
         return math.sqrt(size)
@@ -46,17 +47,10 @@ def set_length(norm: str, size: int, shape: Shape | None = None) -> float:
     return float(np.max(lengths)) * (1 + 1e-15)
 
 
-def smoothed_support(
+def smoothed_adversary_support(
     coefficients: Array, norm: str, width: float, shape: Shape | None = None, support: Support | None = None
 ) -> tuple[float, Array, Array]:
-    """Return the smoothed support function of a set at the coefficients, its gradient and its Hessian.
-
-    Examples
-    --------
-    >>> value, slope, _ = smoothed_support(np.array([3.0, -4.0]), "l1", 0.01)
-    >>> round(value, 2), slope.round(6).tolist()
-    (3.99, [0.0, -1.0])
-    """
+    """Return the smoothed support function of a set at the coefficients, its gradient and its Hessian."""
     if norm == "own":
         if support is None:
             raise ValueError("The 'support' parameter must be a callable for norm='own'. Got None instead.")
@@ -87,7 +81,9 @@ def smoothed_support(
     return value, slope, hessian / width
 
 
-def exact_support(coefficients: list[Decimal], norm: str, width: Decimal, shape: Shape | None = None) -> Decimal:
+def exact_adversary_support(
+    coefficients: list[Decimal], norm: str, width: Decimal, shape: Shape | None = None
+) -> Decimal:
     """Return the same value in the current decimal context."""
     squares = [c**2 for c in coefficients]
     if norm in ("linf", "box"):
@@ -107,12 +103,11 @@ def exact_support(coefficients: list[Decimal], norm: str, width: Decimal, shape:
 def check_support(support: Support, size: int, length: float, curvature: float) -> None:
     """Try a smooth support function of one's own on public directions; raise where it contradicts what is declared.
 
-    At 64 fixed directions c, short and long: numbers are finite; ``M(0) = 0``; ``M(-c) = M(c) >= 0``;
-    ``M(2c) >= 2 M(c)`` with equality in the long run (the support function itself is positively homogeneous); the
-    midpoint of two directions has at most their mean; gradients are no longer than ``length`` and those of differences;
-    Hessians have eigenvalues between 0 and ``curvature``. A function that passes may still be wrong elsewhere: the
-    guarantee rests on convexity and on the two constants, which a certificate states as the ``shape`` of
-    ``norm="own"``.
+    At 64 fixed directions c, short and long: numbers are finite; ``M(0) = 0``; ``M(-c) = M(c) >= 0``; ``M(2c) >= 2
+    M(c)`` with equality in the long run (the support function itself is positively homogeneous); the midpoint of two
+    directions has at most their mean; gradients are no longer than ``length`` and those of differences; Hessians have
+    eigenvalues between 0 and ``curvature``. A function that passes may still be wrong elsewhere: the guarantee rests on
+    convexity and on the two constants, which a certificate states as the ``shape`` of ``norm="own"``.
 
     Parameters
     ----------
@@ -199,15 +194,12 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
     --------
     >>> axes = np.array([1.0, 2.0])
     >>> shape = hull_of(lambda c: axes**2 * c / np.linalg.norm(axes * c), 2, 100)
-    >>> value, _, _ = smoothed_support(np.array([3.0, 2.0]), "hull", 1e-4, shape)
+    >>> value, _, _ = smoothed_adversary_support(np.array([3.0, 2.0]), "hull", 1e-4, shape)
     >>> round(value, 2)  # of the ellipse: 5
     5.0
     """
     if not size <= directions <= 1000:
-        raise ValueError(
-            "The 'directions' parameter of hull_of must be between the number of columns and 1000. "
-            f"Got {directions!r} instead."
-        )
+        raise parameter_error("directions", "hull_of", "between the number of columns and 1000", repr(directions))
     # Public directions, the same ones always: no noise.
     drawn = np.random.default_rng(0).normal(size=(directions - size, size))
     points = [np.asarray(support_point(c), np.float64) for c in np.vstack([np.eye(size), drawn])]

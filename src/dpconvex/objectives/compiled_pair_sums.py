@@ -11,13 +11,11 @@ import math
 import numba
 import numpy as np
 
-__all__ = ["add_moments", "direct_pair_sums", "evaluate_cells", "near_pair_values", "pair_exponential_sums"]
-
 _compile = numba.njit(cache=True, nogil=True)
 
 
 @_compile
-def add_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped-def]
+def compiled_pair_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped-def]
     """Return ``sum_j T_k(x_j)`` per cell for k below ``nodes``.
 
     Partial sums are added to the totals every ``flush`` scores, so that no term passes through more than
@@ -40,7 +38,7 @@ def add_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped
 
 
 @_compile
-def near_pair_values(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
+def compiled_near_pairs(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
     """Return sums at the targets' nodes over all source cells within reach, ``blocks[target - source + reach]``."""
     reach = blocks.shape[0] // 2
     nodes = blocks.shape[1]
@@ -62,7 +60,7 @@ def near_pair_values(weights, source_floors, target_floors, blocks):  # type: ig
 
 
 @_compile
-def evaluate_cells(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
+def compiled_pair_cells(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
     """Return ``sum_k coefficients[cell, k] T_k(x)`` for every score, by Clenshaw's recurrence."""
     out = np.empty(scores.size)
     nodes = coefficients.shape[1]
@@ -77,7 +75,7 @@ def evaluate_cells(scores, floors, cells, coefficients):  # type: ignore[no-unty
 
 
 @_compile
-def pair_exponential_sums(positions, masses):  # type: ignore[no-untyped-def]
+def compiled_exponential_pairs(positions, masses):  # type: ignore[no-untyped-def]
     """Return ``Q_k = sum_{j >= k} masses_j exp(positions_k - positions_j)`` for increasing positions."""
     suffix = masses.copy()
     for k in range(positions.size - 2, -1, -1):
@@ -86,7 +84,7 @@ def pair_exponential_sums(positions, masses):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def direct_pair_sums(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
+def compiled_direct_pairs(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
     """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``.
 
     A thousand terms are added up before they enter the total, so that no term passes through many roundings.

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dpconvex.engine.block_products import CompensatedSum, takes_sparse, weighted_gram
+from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, takes_sparse_blocks
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import ClampedTarget, DerivedLoss, Loss
+from dpconvex.losses.pointwise import ClampedTargetLoss, DerivedPointwiseLoss, Loss
 from dpconvex.objectives import objective as objectives
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective
 from dpconvex.types import Array
@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
-class WeightedSlope:
+class EmpiricalSlope:
     """The function ``(y, z, w) -> (w * loss'(y, z),)`` of a block of rows."""
 
     loss: Loss
@@ -36,7 +36,7 @@ class WeightedSlope:
 
 
 @dataclass(frozen=True)
-class AveragedLoss(DerivedLoss):
+class AveragedEmpiricalLoss(DerivedPointwiseLoss):
     """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
 
     width: float
@@ -138,52 +138,48 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         Its curvature sees every kink within `width`: a warm start for Newton's method.
         """
         other = copy.copy(self)
-        other.loss = AveragedLoss(self.loss, float(width))
+        other.loss = AveragedEmpiricalLoss(self.loss, float(width))
         return other
 
     def margin_scale(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
-        part = takes_sparse(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        part = takes_sparse_blocks(lambda block, y, w: (np.abs(block @ theta).sum(),))
         (total,) = self.rows.sum(part)
         return self.rows.mean_target_size + float(total) / max(1, self.n_rows)
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
-        theta = np.asarray(theta, dtype=np.float64)
-        loss = self.loss
-        part = takes_sparse(lambda block, y, w: (w @ loss.value(y, block @ theta),))
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
+        part = takes_sparse_blocks(lambda block, y, w: (w @ loss.value(y, block @ theta),))
         (total,) = self.rows.sum(part)
         return self._value(total / self.divisor, theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        (total,) = self.rows.combine(theta, WeightedSlope(self.loss))
+        (total,) = self.rows.combine(theta, EmpiricalSlope(self.loss))
         return self._gradient(total / self.divisor, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
-        theta = np.asarray(theta, dtype=np.float64)
-        loss = self.loss
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
         gradient, value = self.rows.combine(theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z)))
         return (self._value(value / self.divisor, theta), self._gradient(gradient / self.divisor, theta))
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
-        theta = np.asarray(theta, dtype=np.float64)
-        loss = self.loss
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
 
-        @takes_sparse
+        @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
-            return (weighted_gram(block, np.maximum(w * loss.curvature(y, block @ theta), 0.0)),)
+            return (block_gram(block, np.maximum(w * loss.curvature(y, block @ theta), 0.0)),)
 
         (total,) = self.rows.sum(part)
         return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
         """Diagonal of the Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
-        theta = np.asarray(theta, dtype=np.float64)
-        loss = self.loss
+        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
@@ -218,7 +214,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
                 error = UNIT * ((dim + 10) * size * lengths + 4 * np.abs(y))
-                slopes, errors = slopes_with_error(loss, y, z, error)
+                slopes, errors = empirical_slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
             sums = self.rows.sum(part)
@@ -236,10 +232,10 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         """
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
         loss = self.loss
-        clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
+        clamp = loss.clamp if isinstance(loss, ClampedTargetLoss) else None
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            z, correction = objectives.exact_margins(block, theta)
+            z, correction = objectives.exact_objective_margins(block, theta)
             correction += block @ shift
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             if clamp is not None:  # before errors are sized: those of a far target would swamp z
@@ -249,8 +245,8 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
             else:
                 z = z + correction
             error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths
-            slopes, errors = slopes_with_error(loss, y, z, error)
-            sums = CompensatedSum(w * slopes, block)
+            slopes, errors = empirical_slopes_with_error(loss, y, z, error)
+            sums = CompensatedBlockSum(w * slopes, block)
             return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
         total, terms, errors = self.rows.sum(part)
@@ -265,7 +261,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
 
-class MultiTargetObjective(EmpiricalObjective):
+class MultiTargetEmpiricalObjective(EmpiricalObjective):
     """The empirical objective of the first of several targets of the same rows, which knows the others."""
 
     def __init__(self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None) -> None:
@@ -278,7 +274,7 @@ class MultiTargetObjective(EmpiricalObjective):
         return {**super().public_facts, "targets": len(self.targets)}
 
 
-def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
+def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
     """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.
@@ -288,7 +284,7 @@ def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Arr
     return slopes, spread + LOSS_ULPS * UNIT * evaluation
 
 
-def with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
+def empirical_with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
     """Return the objective with targets clamped to a public limit, if its bounds are those of residuals.
 
     ``tilt`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
@@ -298,4 +294,4 @@ def with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) ->
     if limit is None:
         return objective
     linear = cast(EmpiricalObjective, objective)
-    return cast(Given, linear.with_loss(ClampedTarget(linear.loss, limit)))
+    return cast(Given, linear.with_loss(ClampedTargetLoss(linear.loss, limit)))

@@ -5,7 +5,7 @@ through the nodes (a convolution with blocks that are computed once), and the re
 the sigmoid is 1 or an exponential, which separates into two factors, to 20 digits. Every number comes out with a small
 error relative to itself, however wide the scores spread. Where few pairs are near each other they are added directly.
 
-What the nodes need of a class is a table of Chebyshev moments per occupied interval, `CellMoments`. Such tables add
+What the nodes need of a class is a table of Chebyshev moments per occupied interval, `PairCellMoments`. Such tables add
 over parts of the data, so that sums over pairs need no list of scores.
 
 Piecewise quadratics (hinge, squared hinge, least squares): sorted scores and running sums, exact.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpconvex.losses.pairwise import PiecewiseQuadratic
+from dpconvex.losses.pairwise import PairQuadraticPieces
 from dpconvex.types import Array
 
 Long = NDArray[np.longdouble]
@@ -44,7 +44,7 @@ def pair_sum_additions(count: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def _interpolation_basis() -> tuple[Array, Array]:
+def _pair_sum_basis() -> tuple[Array, Array]:
     """Return the nodes in ``[0, 1]`` and the matrix that turns moments into node weights."""
     angles = np.pi * (np.arange(NODES) + 0.5) / NODES
     transform = 2 / NODES * np.cos(np.outer(np.arange(NODES), angles))
@@ -53,9 +53,9 @@ def _interpolation_basis() -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=4)
-def _kernel_between_cells(kind: str) -> Array:
+def _pair_cell_kernel(kind: str) -> Array:
     """Return the kernel between nodes of cells at distance ``-REACH .. REACH``."""
-    nodes, _ = _interpolation_basis()
+    nodes, _ = _pair_sum_basis()
     t = np.arange(-REACH, REACH + 1)[:, None, None] + nodes[None, :, None] - nodes[None, None, :]
     if kind == "value":
         # log1p keeps the relative accuracy of the far exponential.
@@ -63,7 +63,7 @@ def _kernel_between_cells(kind: str) -> Array:
     return expit(t) if kind == "slope" else expit(t) * expit(-t)
 
 
-class _Cells:
+class _PairCells:
     """Scores sorted into the occupied unit intervals."""
 
     def __init__(self, scores: Array) -> None:
@@ -83,20 +83,20 @@ class _Cells:
 
     def moments(self) -> Array:
         """Return the Chebyshev moments of every occupied cell."""
-        from dpconvex.objectives.compiled_pair_sums import add_moments
+        from dpconvex.objectives.compiled_pair_sums import compiled_pair_moments
 
         flush = max(_FLUSH, self.floors.size * NODES)
-        return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
+        return np.asarray(compiled_pair_moments(self.scores, self.each, self.index, NODES, flush))
 
     def evaluate(self, coefficients: Array) -> Array:
         """Return the Chebyshev series of every score's cell at the score."""
-        from dpconvex.objectives.compiled_pair_sums import evaluate_cells
+        from dpconvex.objectives.compiled_pair_sums import compiled_pair_cells
 
-        return np.asarray(evaluate_cells(self.scores, self.each, self.index, coefficients))
+        return np.asarray(compiled_pair_cells(self.scores, self.each, self.index, coefficients))
 
 
 @dataclass(frozen=True)
-class CellMoments:
+class PairCellMoments:
     """Chebyshev moments of the scores of one class: a table that adds over parts of the data."""
 
     floors: Array  # left ends of the occupied unit intervals, increasing
@@ -104,36 +104,36 @@ class CellMoments:
     wide: bool = False  # whether scores spread over so many intervals that a table does not pay; it is empty then
 
     @classmethod
-    def of(cls, scores: Array) -> CellMoments:
+    def of(cls, scores: Array) -> PairCellMoments:
         """Collect scores."""
         empty = np.empty(0), np.empty((0, NODES))
         if scores.size == 0:
             return cls(*empty)
         if not float(np.abs(scores).max()) < _DENSE / 2:
             return cls(*empty, True)
-        cells = _Cells(np.ascontiguousarray(scores, dtype=np.float64))
+        cells = _PairCells(np.ascontiguousarray(scores, dtype=np.float64))
         return cls(cells.floors, cells.moments())
 
-    def __add__(self, other: CellMoments) -> CellMoments:
+    def __add__(self, other: PairCellMoments) -> PairCellMoments:
         """Return the table of both sets of scores."""
         if np.array_equal(self.floors, other.floors):
-            return CellMoments(self.floors, self.moments + other.moments, self.wide or other.wide)
+            return PairCellMoments(self.floors, self.moments + other.moments, self.wide or other.wide)
         floors = np.union1d(self.floors, other.floors)
         moments = np.zeros((floors.size, NODES))
         for part in (self, other):
             moments[np.searchsorted(floors, part.floors)] += part.moments
-        return CellMoments(floors, moments, self.wide or other.wide)
+        return PairCellMoments(floors, moments, self.wide or other.wide)
 
     def sums_at(self, floors: Array, kind: str = "slope", mirrored: bool = False) -> Array:
         """Return ``sum_j f(s - t_j)`` over these scores t, as coefficients for s in the unit intervals from floors.
 
-        ``kind`` is as for `logistic_sums`; mirrored, f takes ``t_j - s`` instead.
+        ``kind`` is as for `logistic_pair_sums`; mirrored, f takes ``t_j - s`` instead.
         """
         if not mirrored:
-            return cell_coefficients(floors, self.floors, self.moments, kind)
+            return pair_cell_coefficients(floors, self.floors, self.moments, kind)
         # The same of negative scores, whose right interval ends count as inside.
         targets, sources = (-1 - ends[::-1] for ends in (floors, self.floors))
-        return _reverse_moments(cell_coefficients(targets, sources, _reverse_moments(self.moments), kind))
+        return _reverse_moments(pair_cell_coefficients(targets, sources, _reverse_moments(self.moments), kind))
 
 
 def _reverse_moments(table: Array) -> Array:
@@ -142,16 +142,11 @@ def _reverse_moments(table: Array) -> Array:
     return np.ascontiguousarray(table[::-1] * signs)
 
 
-def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
+def logistic_pair_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
     r"""Return ``sum_j f(targets_i - sources_j)`` for every i.
 
     ``f`` is ``1 / (1 + exp(-t))`` for the kind "slope", ``log(1 + exp(t))`` for "value". Each sum has a relative error
     of at most 1e-12 plus the rounding of its additions.
-
-    Examples
-    --------
-    >>> logistic_sums(np.array([0.0]), np.array([0.0, 0.0]))
-    array([1.])
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
     sources = np.ascontiguousarray(sources, dtype=np.float64)
@@ -159,13 +154,13 @@ def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
         return np.zeros(targets.size)
     largest = max(float(np.abs(targets).max()), float(np.abs(sources).max()))
     if largest < _LARGEST_FLOOR:
-        near, far = _Cells(targets), _Cells(sources)
-        if _cells_pay(near, far):
-            return near.evaluate(cell_coefficients(near.floors, far.floors, far.moments(), kind))
-    return _sums_directly(targets, np.sort(sources), kind)
+        near, far = _PairCells(targets), _PairCells(sources)
+        if _pair_cells_pay(near, far):
+            return near.evaluate(pair_cell_coefficients(near.floors, far.floors, far.moments(), kind))
+    return _sum_pairs_directly(targets, np.sort(sources), kind)
 
 
-def _cells_pay(near: _Cells, far: _Cells) -> bool:
+def _pair_cells_pay(near: _PairCells, far: _PairCells) -> bool:
     """Whether working on nodes costs less than adding the pairs that are near each other."""
     low = np.searchsorted(far.floors, near.floors - REACH)
     high = np.searchsorted(far.floors, near.floors + REACH, side="right")
@@ -175,21 +170,21 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
     return on_nodes < 10 * pairs
 
 
-def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
+def pair_cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
     """Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
 
     Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)`` of the scores in
     each source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of
     length 1 ends after 14 terms.
     """
-    from dpconvex.objectives.compiled_pair_sums import near_pair_values, pair_exponential_sums
+    from dpconvex.objectives.compiled_pair_sums import compiled_exponential_pairs, compiled_near_pairs
 
-    nodes, transform = _interpolation_basis()
-    values = near_pair_values(moments @ transform, sources, targets, _kernel_between_cells(kind))
+    nodes, transform = _pair_sum_basis()
+    values = compiled_near_pairs(moments @ transform, sources, targets, _pair_cell_kernel(kind))
     coefficients = np.ascontiguousarray(values @ transform.T)
     # Sources far above: exp(s - t), a product of two exponentials of local coordinates.
     masses = moments @ (transform @ np.exp(-nodes))
-    suffix = np.r_[pair_exponential_sums(sources, masses), 0.0]
+    suffix = np.r_[compiled_exponential_pairs(sources, masses), 0.0]
     beyond = np.searchsorted(sources, targets + REACH, side="right")
     at = np.r_[sources, np.inf][beyond]
     coefficients += np.outer(np.exp(targets - at) * suffix[beyond], transform @ np.exp(nodes))
@@ -206,13 +201,13 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
     return coefficients
 
 
-def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
-    from dpconvex.objectives.compiled_pair_sums import direct_pair_sums, pair_exponential_sums
+def _sum_pairs_directly(targets: Array, ordered: Array, kind: str) -> Array:
+    from dpconvex.objectives.compiled_pair_sums import compiled_direct_pairs, compiled_exponential_pairs
 
     low = np.searchsorted(ordered, targets - REACH)
     high = np.searchsorted(ordered, targets + REACH, side="right")
-    out = direct_pair_sums(targets, ordered, low, high, kind == "value")
-    suffix = np.r_[pair_exponential_sums(ordered, np.ones(ordered.size)), 0.0]
+    out = compiled_direct_pairs(targets, ordered, low, high, kind == "value")
+    suffix = np.r_[compiled_exponential_pairs(ordered, np.ones(ordered.size)), 0.0]
     at = np.r_[ordered, np.inf][high]
     with np.errstate(under="ignore"):
         out += np.exp(targets - at) * suffix[high]
@@ -222,32 +217,32 @@ def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
     return np.asarray(out + (low * targets.astype(np.longdouble) - running[low]), dtype=np.float64)
 
 
-def logistic_cross(
+def logistic_pair_cross(
     positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
 ) -> tuple[Array, Array, Array]:
     """Return sums of ``k = sigmoid'(s_i - t_j)`` per positive and per negative, and ``sum_ij k x_i x_j^T``."""
-    from dpconvex.objectives.compiled_pair_sums import near_pair_values
+    from dpconvex.objectives.compiled_pair_sums import compiled_near_pairs
 
     limit = _LARGEST_FLOOR / 4
-    first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
-    _, transform = _interpolation_basis()
-    blocks = _kernel_between_cells("curvature")
+    first, second = (_PairCells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
+    _, transform = _pair_sum_basis()
+    blocks = _pair_cell_kernel("curvature")
 
-    def at_targets(near: _Cells, far: _Cells) -> Array:
-        values = near_pair_values(far.moments() @ transform, far.floors, near.floors, blocks)
+    def at_targets(near: _PairCells, far: _PairCells) -> Array:
+        values = compiled_near_pairs(far.moments() @ transform, far.floors, near.floors, blocks)
         return np.maximum(near.evaluate(np.ascontiguousarray(values @ transform.T)), 0.0)
 
-    ahead = _row_moments(first, positive_rows)
-    behind = _row_moments(second, negative_rows)
+    ahead = _pair_row_moments(first, positive_rows)
+    behind = _pair_row_moments(second, negative_rows)
     cross = np.zeros((positive_rows.shape[1], negative_rows.shape[1]))
     for column in range(negative_rows.shape[1]):
         weights = behind[:, :, column] @ transform
-        values = near_pair_values(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
+        values = compiled_near_pairs(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
         cross[:, column] = np.einsum("ckd,ck->d", ahead, values @ transform.T)
     return at_targets(first, second), at_targets(second, first), cross
 
 
-def _row_moments(cells: _Cells, rows: Array) -> Array:
+def _pair_row_moments(cells: _PairCells, rows: Array) -> Array:
     """Return ``sum_j T_k(x_j) row_j`` per occupied cell, of shape (cells, NODES, columns)."""
     order = np.argsort(cells.index, kind="stable")
     ends = np.cumsum(cells.counts)
@@ -261,8 +256,8 @@ def _row_moments(cells: _Cells, rows: Array) -> Array:
     return out
 
 
-def piecewise_quadratic_sums(
-    targets: Array, sources: Array, pieces: PiecewiseQuadratic, kind: str = "slope", mirrored: bool = False
+def quadratic_pair_sums(
+    targets: Array, sources: Array, pieces: PairQuadraticPieces, kind: str = "slope", mirrored: bool = False
 ) -> Array:
     """Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
 
@@ -274,9 +269,9 @@ def piecewise_quadratic_sums(
     ordered = np.sort(sign * sources)
     centre = float(np.median(ordered))
     shifted = (ordered - centre).astype(np.longdouble)
-    first = _centred_running_sums(shifted)
+    first = _centred_pair_sums(shifted)
     shifted *= shifted
-    second = _centred_running_sums(shifted)
+    second = _centred_pair_sums(shifted)
     del shifted
 
     out = np.empty(targets.size)
@@ -303,18 +298,18 @@ def piecewise_quadratic_sums(
     return out
 
 
-def _centred_running_sums(terms: Long) -> Long:
+def _centred_pair_sums(terms: Long) -> Long:
     """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
     middle = terms.size // 2
     out = np.empty(terms.size + 1, dtype=np.longdouble)
     out[middle] = 0.0
-    _blocked_running_sums(terms[middle:], out[middle + 1 :])
-    _blocked_running_sums(terms[:middle][::-1], out[:middle][::-1])
+    _blocked_pair_sums(terms[middle:], out[middle + 1 :])
+    _blocked_pair_sums(terms[:middle][::-1], out[:middle][::-1])
     np.negative(out[:middle], out=out[:middle])
     return out
 
 
-def _blocked_running_sums(terms: Long, out: Long) -> None:
+def _blocked_pair_sums(terms: Long, out: Long) -> None:
     """Fill in running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
     before = np.longdouble(0.0)
     for start in range(0, terms.size, _FLUSH):

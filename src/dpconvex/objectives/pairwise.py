@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
-from dpconvex.engine.summation import accumulate, block_rows, spread_indices
+from dpconvex.engine.summation import block_rows, pairwise_summation, spread_indices
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
 from dpconvex.objectives import pair_sums
 from dpconvex.objectives.objective import UNIT, LinearTermObjective
-from dpconvex.objectives.pair_sums import RELATIVE_ERROR, CellMoments, logistic_sums, piecewise_quadratic_sums
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, PairCellMoments, logistic_pair_sums, quadratic_pair_sums
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.table import DaskRows
+    from dpconvex.engine.dask.rows_and_table import DaskRows
 
 RowChange = Callable[[Array], Array]
 
@@ -147,7 +147,7 @@ class PairwiseObjective(LinearTermObjective):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
-        return tuple(accumulate(function(block, y, np.ones(len(block))) for block, y in self._blocks()))
+        return tuple(pairwise_summation(function(block, y, np.ones(len(block))) for block, y in self._blocks()))
 
     def each_row(self, function: RowChange) -> Array:
         """Return ``function(block)``, one number per row, of all rows of both classes: private."""
@@ -194,16 +194,16 @@ class PairwiseObjective(LinearTermObjective):
         """Return ``sum_j loss'(s_i - t_j)`` and ``sum_i loss'(s_i - t_j)``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            return -self._scale * logistic_sums(-s, -t), -self._scale * logistic_sums(t, s)
-        return piecewise_quadratic_sums(s, t, pieces), piecewise_quadratic_sums(t, s, pieces, mirrored=True)
+            return -self._scale * logistic_pair_sums(-s, -t), -self._scale * logistic_pair_sums(t, s)
+        return quadratic_pair_sums(s, t, pieces), quadratic_pair_sums(t, s, pieces, mirrored=True)
 
     def _total(self, s: Array, t: Array) -> float:
         if s.size == 0 or t.size == 0:
             return 0.0
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            return float(self._scale * logistic_sums(-s, -t, "value").sum())
-        return float(piecewise_quadratic_sums(s, t, pieces, "value").sum())
+            return float(self._scale * logistic_pair_sums(-s, -t, "value").sum())
+        return float(quadratic_pair_sums(s, t, pieces, "value").sum())
 
     def value(self, w: npt.ArrayLike) -> float:
         """F(w)."""
@@ -229,7 +229,7 @@ class PairwiseObjective(LinearTermObjective):
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         ahead, behind = self._slopes(s, t)
-        return combine_pairs(self.positives, ahead) - combine_pairs(self.negatives, behind)
+        return combine_pairwise_rows(self.positives, ahead) - combine_pairwise_rows(self.negatives, behind)
 
     def hessian(self, w: npt.ArrayLike) -> Array:
         """Hessian of F; its accuracy decides about speed only."""
@@ -238,8 +238,8 @@ class PairwiseObjective(LinearTermObjective):
         hessian = np.zeros((self.dim, self.dim))
         if s.size and t.size:
             ahead, behind, cross = self._curvatures(s, t)
-            hessian = weighted_squares(self.positives, ahead) - cross - cross.T
-            hessian += weighted_squares(self.negatives, behind)
+            hessian = pairwise_weighted_squares(self.positives, ahead) - cross - cross.T
+            hessian += pairwise_weighted_squares(self.negatives, behind)
             values, vectors = np.linalg.eigh((hessian + hessian.T) / (2 * self.divisor))
             hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
         return self._hessian(hessian)
@@ -248,7 +248,7 @@ class PairwiseObjective(LinearTermObjective):
         """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            parts = pair_sums.logistic_cross(s, self.positives, t, self.negatives)
+            parts = pair_sums.logistic_pair_cross(s, self.positives, t, self.negatives)
             ahead, behind, cross = (self._scale * part for part in parts)
             return ahead, behind, cross
         # Row sums, column sums and products from the same windows: a pair on a knot counts in all or in none.
@@ -301,7 +301,7 @@ class PairwiseObjective(LinearTermObjective):
         return pair_sums.pair_sum_additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
 
 
-def weighted_squares(rows: Array, weights: Array) -> Array:
+def pairwise_weighted_squares(rows: Array, weights: Array) -> Array:
     """Return ``sum_i w_i x_i x_i^T``, block by block so that no second array of rows is made."""
     total = np.zeros((rows.shape[1], rows.shape[1]))
     for start in range(0, weights.size, _BLOCK):
@@ -310,7 +310,7 @@ def weighted_squares(rows: Array, weights: Array) -> Array:
     return total
 
 
-def combine_pairs(rows: Array, multiples: Array) -> Array:
+def combine_pairwise_rows(rows: Array, multiples: Array) -> Array:
     """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
     parts = [
         multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK] for start in range(0, multiples.size, _BLOCK)
@@ -350,7 +350,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         del self.positives, self.negatives
         self.rows, self.row_map, self.n_rows = rows, rows.row_map, rows.n_rows
         self._changes: tuple[RowChange, ...] = ()
-        self._last: tuple[Array, tuple[CellMoments, CellMoments]] | None = None
+        self._last: tuple[Array, tuple[PairCellMoments, PairCellMoments]] | None = None
 
     @cached_property
     def _class_counts(self) -> list[tuple[int, int]]:
@@ -365,7 +365,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
-        changed = _compose_row_changes(self._changes)
+        changed = _compose_pairwise_changes(self._changes)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             there = y != 0  # ignored rows belong to no class
@@ -381,7 +381,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _numbers(self, function: RowChange) -> Iterator[Sums]:
         """Yield one number per row of both classes, partition after partition."""
-        number = _compose_row_changes((*self._changes, function))
+        number = _compose_pairwise_changes((*self._changes, function))
 
         def by_class(rows: MemoryRows) -> tuple[Array, Array]:
             numbers = rows.reweighted(lambda block, w: number(block)).weights
@@ -403,7 +403,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             for side in range(2):
                 first, last = np.searchsorted(chosen[side], (start[side], stop[side]))
                 local.append(chosen[side][first:last] - start[side])
-            calls.append(_take_of_classes(_compose_row_changes(self._changes), local[0], local[1]))
+            calls.append(_take_pairwise_classes(_compose_pairwise_changes(self._changes), local[0], local[1]))
         parts = list(self.rows.each(calls))
         return self._of_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
@@ -417,16 +417,16 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             self._samples[self._changes] = self.subsample(_SAMPLE)
         return self._samples[self._changes].hessian(w)
 
-    def _cells(self, w: Array) -> tuple[CellMoments, CellMoments] | None:
+    def _cells(self, w: Array) -> tuple[PairCellMoments, PairCellMoments] | None:
         """Return the tables of both classes' scores, remembered for the last w, or None where the scores must do."""
         if self.loss.piecewise_quadratic is not None:
             return None
         if self._last is None or not np.array_equal(self._last[0], w):
-            changed = _compose_row_changes(self._changes)
+            changed = _compose_pairwise_changes(self._changes)
 
-            def collect(block: Array, y: Array, _: Array) -> tuple[CellMoments, CellMoments]:
+            def collect(block: Array, y: Array, _: Array) -> tuple[PairCellMoments, PairCellMoments]:
                 scores = changed(block) @ w
-                return CellMoments.of(scores[y > 0]), CellMoments.of(scores[y < 0])
+                return PairCellMoments.of(scores[y > 0]), PairCellMoments.of(scores[y < 0])
 
             ahead, behind = self.rows.sum(collect)
             self._last = (w.copy(), (ahead, behind))
@@ -444,22 +444,22 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _data_gradient(self, w: Array) -> Array:
         cells = self._cells(w)
-        changed = _compose_row_changes(self._changes)
+        changed = _compose_pairwise_changes(self._changes)
         if cells is not None:
             ahead, behind = cells
             if not (ahead.floors.size and behind.floors.size):
                 return np.zeros(self.dim)
-            near = [_with_neighbours(table.floors) for table in cells]
+            near = [np.unique(np.add.outer((-1, 0, 1), table.floors)) for table in cells]  # with neighbours
             largest = [self._scale * count for count in self.counts]
-            below = _Slopes(near[0], -self._scale * behind.sums_at(near[0], mirrored=True), -largest[1], 0.0)
-            above = _Slopes(near[1], self._scale * ahead.sums_at(near[1]), 0.0, largest[0])
+            below = _PairwiseSlopes(near[0], -self._scale * behind.sums_at(near[0], mirrored=True), -largest[1], 0.0)
+            above = _PairwiseSlopes(near[1], self._scale * ahead.sums_at(near[1]), 0.0, largest[0])
 
             def combine(block: Array, y: Array, _: Array) -> tuple[Array]:
                 block = changed(block)
                 scores, multiples = block @ w, np.zeros(len(block))
                 for which, slopes in ((y > 0, below), (y < 0, above)):
                     multiples[which] = slopes(scores[which])
-                return (combine_pairs(block, multiples),)
+                return (combine_pairwise_rows(block, multiples),)
 
             return np.asarray(self.rows.sum(combine)[0])
         s, t = self._scores(w)
@@ -467,8 +467,8 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
         slopes = [np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))]
-        calls = [_weigh_classes(changed, *both) for both in zip(*slopes, strict=True)]
-        return np.asarray(accumulate(self.rows.each(calls))[0])
+        calls = [_weigh_pairwise_classes(changed, *both) for both in zip(*slopes, strict=True)]
+        return np.asarray(pairwise_summation(self.rows.each(calls))[0])
 
     def _scores(self, w: Array) -> tuple[Array, Array]:
         """Return the scores of both classes, partition after partition."""
@@ -483,7 +483,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 # Functions that engines may send to other machines: they hold what they need and not the objective.
 
 
-def _compose_row_changes(changes: tuple[RowChange, ...]) -> RowChange:
+def _compose_pairwise_changes(changes: tuple[RowChange, ...]) -> RowChange:
     """Return all changes of rows, one after the other."""
 
     def changed(block: Array) -> Array:
@@ -498,7 +498,7 @@ def _count_classes(rows: MemoryRows) -> tuple[int, int]:
     return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
 
 
-def _take_of_classes(
+def _take_pairwise_classes(
     changed: RowChange, positive: npt.NDArray[np.int64], negative: npt.NDArray[np.int64]
 ) -> Callable[[MemoryRows], tuple[Array, Array]]:
     """Return the function that takes some rows of each class, by their position in it."""
@@ -513,21 +513,21 @@ def _take_of_classes(
     return take
 
 
-def _weigh_classes(changed: RowChange, ahead: Array, behind: Array) -> Callable[[MemoryRows], tuple[Array]]:
+def _weigh_pairwise_classes(changed: RowChange, ahead: Array, behind: Array) -> Callable[[MemoryRows], tuple[Array]]:
     """Return the function that adds rows times given slopes."""
 
     def weigh(rows: MemoryRows) -> tuple[Array]:
         multiples = np.zeros(rows.n_rows)
         multiples[rows.targets > 0] = ahead
         multiples[rows.targets < 0] = -behind
-        (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairs(changed(block), w),))
+        (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairwise_rows(changed(block), w),))
         return (total,)
 
     return weigh
 
 
 @dataclass(frozen=True)
-class _Slopes:
+class _PairwiseSlopes:
     """A sum over the other class as a function of the score, between the bounds low and high."""
 
     floors: Array
@@ -536,15 +536,11 @@ class _Slopes:
     high: float
 
     def __call__(self, scores: Array) -> Array:
-        from dpconvex.objectives.compiled_pair_sums import evaluate_cells
+        from dpconvex.objectives.compiled_pair_sums import compiled_pair_cells
 
         cell = np.minimum(np.searchsorted(self.floors, np.floor(scores)), self.floors.size - 1)
         # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may
         # be rounded to the other side, where the neighbour's coefficients are.
-        found = evaluate_cells(scores, self.floors[cell], cell, self.coefficients)
+        found = compiled_pair_cells(scores, self.floors[cell], cell, self.coefficients)
         # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
         return np.clip(found, self.low, self.high)
-
-
-def _with_neighbours(floors: Array) -> Array:
-    return np.unique(np.concatenate([floors - 1, floors, floors + 1]))

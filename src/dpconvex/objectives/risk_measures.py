@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_number
-from dpconvex.engine.block_products import takes_sparse, weighted_gram
+from dpconvex.checks import check_number, parameter_error
+from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective
@@ -22,7 +22,7 @@ RecordPart = Callable[[Array, Array, Array, Array, Array], Any]
 _STEPS = 200  # of the search for a threshold; bisection alone needs about 60
 
 
-def find_threshold(
+def find_risk_threshold(
     excess: Callable[[float], tuple[float, float]], high: float, width: float, tolerance: Callable[[float], float],
     guess: float = math.nan,
 ) -> float:  # fmt: skip
@@ -47,7 +47,7 @@ def find_threshold(
     return t
 
 
-class RecordLossObjective(RowObjective):
+class RiskMeasureObjective(RowObjective):
     """A function of the weighted losses ``w_i loss_i`` of records; targets are clipped to [-1, 1].
 
     The range of the losses decides how much one record can weigh. Where people have weights, a row counts with its
@@ -73,7 +73,7 @@ class RecordLossObjective(RowObjective):
         """Sum ``part(block, targets, weights of losses, margins, weights outside of losses)`` over rows."""
         people = self.rows.has_people
 
-        @takes_sparse
+        @takes_sparse_blocks
         def whole(block: Array, y: Array, w: Array, v: Array | None = None) -> Sums:
             ones = np.ones(y.size)
             w, v = (w, ones) if v is None else (w, v) if people else (w * v, ones)
@@ -82,7 +82,7 @@ class RecordLossObjective(RowObjective):
         return self.rows.sum_weighted(whole) if self.rows.has_row_weights else self.rows.sum(whole)
 
 
-class _LogSum:
+class _TiltedRiskSum:
     """Sums of ``v_i exp(a_i)`` times something, kept relative to the largest exponent so that nothing overflows.
 
     ``excess`` is ``sum_i v_i expm1(a_i - top)``: exact where all exponents nearly agree, as they do for small tilts.
@@ -96,13 +96,13 @@ class _LogSum:
         self.excess = float(weights @ np.expm1(below))
         self.parts: list[Array | float] = []
 
-    def with_parts(self, *parts: Array | float) -> _LogSum:
+    def with_parts(self, *parts: Array | float) -> _TiltedRiskSum:
         """Keep sums of ``factors * something``; the factors themselves are no longer needed."""
         self.parts = list(parts)
         self.factors = np.empty(0)
         return self
 
-    def __iadd__(self, other: _LogSum) -> _LogSum:
+    def __iadd__(self, other: _TiltedRiskSum) -> _TiltedRiskSum:
         top = max(self.top, other.top)
         own, theirs = self.top - top, other.top - top
         mine = math.exp(own) * self.excess + self.count * math.expm1(own)
@@ -124,7 +124,7 @@ class _LogSum:
         return [part / (self.count + self.excess) for part in self.parts]
 
 
-class TiltedObjective(RecordLossObjective):
+class TiltedObjective(RiskMeasureObjective):
     r"""Tilted empirical risk with a ridge.
 
     ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i, x~_i . theta))) + (alpha/2) ||theta||^2 + W(theta)`` with
@@ -158,6 +158,8 @@ class TiltedObjective(RecordLossObjective):
     >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, 1.0], RowMap(1, 1.0, fit_intercept=False))
     >>> round(TiltedObjective(rows, Logistic(), alpha=0.1, tilt=500.0).value([3.0]), 4)
     3.4972
+    >>> round(WorstShareObjective(rows, Logistic(), alpha=0.1, share=0.5, width=0.001).value([3.0]), 4)
+    3.4986
     """
 
     def __init__(
@@ -218,24 +220,24 @@ class TiltedObjective(RecordLossObjective):
             roundings += 2 * (self.dim + 8) * self.wall * size
         return float(1.01 * UNIT * roundings)
 
-    def _sum(self, theta: Array, with_hessian: bool = False) -> _LogSum:
+    def _sum(self, theta: Array, with_hessian: bool = False) -> _TiltedRiskSum:
         tilt, loss = self.tilt, self.loss
 
-        def part(block: Array, y: Array, w: Array, z: Array, v: Array) -> tuple[_LogSum]:
+        def part(block: Array, y: Array, w: Array, z: Array, v: Array) -> tuple[_TiltedRiskSum]:
             losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
-            sums = _LogSum(tilt * losses, v)
+            sums = _TiltedRiskSum(tilt * losses, v)
             factors = sums.factors
             parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
             if with_hessian:
                 curvature = np.maximum(w * loss.curvature(y, z), 0.0) + tilt * slopes**2
-                parts.append(weighted_gram(block, factors * curvature))
+                parts.append(block_gram(block, factors * curvature))
             return (sums.with_parts(*parts),)
 
         (sums,) = self._sum_records(theta, part)
-        return cast(_LogSum, sums)
+        return cast(_TiltedRiskSum, sums)
 
 
-class WorstShareObjective(RecordLossObjective):
+class WorstShareObjective(RiskMeasureObjective):
     r"""Mean of the worst share of losses, smoothed, with a ridge.
 
     ``F(theta) = min_{t >= 0} [t + (1/k) sum_i s(l_i - t)] + (alpha/2) ||theta||^2`` with ``k = share N``, weighted
@@ -259,16 +261,6 @@ class WorstShareObjective(RecordLossObjective):
         Of the smoothing, above 0.
     divisor : float, optional
         The public N; the number of records by default.
-
-    Examples
-    --------
-    The worst of two records decides:
-
-    >>> from dpconvex.engine import MemoryRows, RowMap
-    >>> from dpconvex.losses import Logistic
-    >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, 1.0], RowMap(1, 1.0, fit_intercept=False))
-    >>> round(WorstShareObjective(rows, Logistic(), alpha=0.1, share=0.5, width=0.001).value([3.0]), 4)
-    3.4986
     """
 
     def __init__(
@@ -276,9 +268,7 @@ class WorstShareObjective(RecordLossObjective):
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
         if not 0 < share <= 1:
-            raise ValueError(
-                f"The 'share' parameter of WorstShareObjective must be above 0 and at most 1. Got {share!r} instead."
-            )
+            raise parameter_error("share", "WorstShareObjective", "above 0 and at most 1", repr(share))
         self.share, owner = float(share), "WorstShareObjective"
         self.width = check_number("width", owner, width, "a finite number above 0", 0, math.inf, low_open=True)
         self._worst = self.share * self.divisor  # k = share N
@@ -313,7 +303,7 @@ class WorstShareObjective(RecordLossObjective):
             slopes, weights = w * loss.gradient(y, z), expit((w * loss.value(y, z) - threshold) / width)
             bends = v * weights * (1 - weights) / width
             curvature = v * weights * np.maximum(w * loss.curvature(y, z), 0.0)
-            return weighted_gram(block, curvature + bends * slopes**2), (bends * slopes) @ block, float(bends.sum())
+            return block_gram(block, curvature + bends * slopes**2), (bends * slopes) @ block, float(bends.sum())
 
         second, pull, bend = self._sum_records(theta, part)
         if threshold > 0 and bend > 0:
@@ -340,7 +330,7 @@ class WorstShareObjective(RecordLossObjective):
         largest = self._loss_at_zero + self.gradient_bound * float(np.linalg.norm(theta))
         high = largest + self.width * math.log(max(1.0, self._share / self.share))
         close = 4 * UNIT * self._worst
-        t = find_threshold(excess, high, self.width, lambda t: close * (1 + t / self.width), guess=self._found[1])
+        t = find_risk_threshold(excess, high, self.width, lambda t: close * (1 + t / self.width), guess=self._found[1])
         self._found = (theta.tobytes(), t)
         return t
 

@@ -10,11 +10,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import CompensatedSum, row_margins
-from dpconvex.engine.summation import accumulate, sum_depth
+from dpconvex.engine.block_products import CompensatedBlockSum, block_margins
+from dpconvex.engine.summation import pairwise_summation, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.structured import VectorLoss, link_parts
-from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_margins
+from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_objective_margins
 from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
 
@@ -24,7 +24,7 @@ _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one lon
 
 
 @dataclass(frozen=True)
-class LinkLoss:
+class StructuredLinkLoss:
     """The loss of the last residual, of records that have no other row of their own."""
 
     link: PointwiseLoss
@@ -46,7 +46,7 @@ class LinkLoss:
         return self.gradient(u), self.hessian(u)
 
 
-class SharedNormTerm:
+class StructuredNormTerm:
     """``P(theta) = g(-M theta)`` without the link, for a public matrix M: the same term of every record's loss."""
 
     def __init__(self, matrix: npt.ArrayLike, loss: VectorLoss) -> None:
@@ -73,21 +73,21 @@ class SharedNormTerm:
 
     def refined_gradient(self, theta: Array, shift: Array) -> tuple[Array, float]:
         """Return ``-M^T g'`` at ``theta + shift`` with residuals to twice the digits, and the size of these."""
-        z, correction = exact_margins(self.matrix, theta)
+        z, correction = exact_objective_margins(self.matrix, theta)
         u = -(z + (correction + self.matrix @ shift))
         slopes = self.loss.gradient(self._padded(u))[0, :-1]
-        return CompensatedSum(-slopes, self.matrix).value, float(np.linalg.norm(u))
+        return CompensatedBlockSum(-slopes, self.matrix).value, float(np.linalg.norm(u))
 
 
-def spectral_norms(matrices: npt.ArrayLike) -> Array:
+def structured_spectral_norms(matrices: npt.ArrayLike) -> Array:
     """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little."""
     stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
     starts = range(0, max(1, len(stack)), _BLOCK)
-    return np.concatenate([_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
+    return np.concatenate([_structured_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
 
 
-def _operator_norms(stack: Array) -> Array:
+def _structured_operator_norms(stack: Array) -> Array:
     """Return roots of the largest eigenvalues of Gram matrices, scaled so that squares neither overflow nor vanish."""
     largest = np.abs(stack).max(axis=(1, 2))
     unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
@@ -176,7 +176,7 @@ class StructuredRecords:
 
     def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
         """Find the factors that shorten some rows of every record to a norm, times labels for the row of a link."""
-        norms = spectral_norms(self._given[:, rows])
+        norms = structured_spectral_norms(self._given[:, rows])
         if labels is not None:
             norms = np.where(labels == 0, 0.0, norms) * np.abs(labels)  # a norm may be infinite
         with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
@@ -229,7 +229,7 @@ class StructuredRecords:
                 u = _stacked_residuals(rows, targets, theta)
                 yield (slopes(u, level).reshape(-1) @ rows,)
 
-        return np.asarray(accumulate(parts())[0]) if self.n_rows else np.zeros(self.dim)
+        return np.asarray(pairwise_summation(parts())[0]) if self.n_rows else np.zeros(self.dim)
 
     @staticmethod
     def most_additions(n_rows: int, outputs: int) -> int:
@@ -240,7 +240,7 @@ class StructuredRecords:
 def _stacked_residuals(rows: Array, targets: Array, theta: Array) -> Array:
     """``Y - A theta`` of records whose rows stand below each other."""
     # Row by row: a kinked slope must not jump because there is another record.
-    return np.asarray(targets - row_margins(rows, theta).reshape(targets.shape))
+    return np.asarray(targets - block_margins(rows, theta).reshape(targets.shape))
 
 
 class StructuredObjective(LinearTermObjective):
@@ -285,18 +285,18 @@ class StructuredObjective(LinearTermObjective):
         return self.records.n_rows
 
     @property
-    def own_loss(self) -> VectorLoss | LinkLoss:
+    def own_loss(self) -> VectorLoss | StructuredLinkLoss:
         """Loss of the rows that are a record's own."""
         if self.records.shared is None:
             return self.loss
         assert self.loss.link is not None, "the bounds say so"
-        return LinkLoss(self.loss.link)
+        return StructuredLinkLoss(self.loss.link)
 
     @property
-    def _norm(self) -> SharedNormTerm | None:
+    def _norm(self) -> StructuredNormTerm | None:
         """The term that all records share, if there is one."""
         shared = self.records.shared
-        return None if shared is None else SharedNormTerm(shared, self.loss)
+        return None if shared is None else StructuredNormTerm(shared, self.loss)
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -353,7 +353,7 @@ class StructuredObjective(LinearTermObjective):
             (loss.value(_stacked_residuals(rows, targets, theta), level).sum(),)
             for _, rows, targets, level in self.records.blocks()
         )
-        total = float(accumulate(parts)[0]) if self.n_rows else 0.0
+        total = float(pairwise_summation(parts)[0]) if self.n_rows else 0.0
         if (norm := self._norm) is not None:
             total += self.n_rows * norm.value(theta)
         return self._value(total / self.divisor, theta)
@@ -433,13 +433,13 @@ class StructuredObjective(LinearTermObjective):
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
         records, step = self.records, max(1, _BLOCK // self.records.outputs)
         longest = max(records.operator_norm, records.link_norm)
-        sums: CompensatedSum | None = None
+        sums: CompensatedBlockSum | None = None
         residual_sizes, loss, norm = 0.0, self.own_loss, self._norm
         for _, rows, targets, level in records.blocks(step):
-            z, correction = exact_margins(rows, theta)
+            z, correction = exact_objective_margins(rows, theta)
             correction += rows @ shift
             u = exact_difference(targets.ravel(), z, correction).reshape(targets.shape)
-            more = CompensatedSum(-loss.gradient(u, level).ravel(), rows)
+            more = CompensatedBlockSum(-loss.gradient(u, level).ravel(), rows)
             if sums is None:
                 sums = more
             else:

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.engine.block_products import takes_sparse, weighted_gram
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowMap, Sums
 from dpconvex.losses.pointwise import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RidgeObjective
-from dpconvex.objectives.risk_measures import find_threshold
+from dpconvex.objectives.risk_measures import find_risk_threshold
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.table import DaskRows
+    from dpconvex.engine.dask.rows_and_table import DaskRows
 
 
 class TopRankObjective(RidgeObjective):
@@ -111,13 +111,13 @@ class TopRankObjective(RidgeObjective):
         found, width = self._level(theta), self.width
         share = -found.pull / self.top  # not negative
 
-        @takes_sparse
+        @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
             z = block @ theta
             weights = np.where(y < 0, expit((z - found.threshold) / width), 0.0)
             bends = weights * (1 - weights) / width
             curved = np.maximum(self.loss.curvature(1.0, z - found.level), 0.0) * (y > 0)
-            gram = weighted_gram(block, curved + share * bends)
+            gram = block_gram(block, curved + share * bends)
             return gram, curved @ block, float(curved.sum()), weights @ block, bends @ block
 
         second, first, total, slope, pull = self.rows.sum(part)
@@ -142,7 +142,7 @@ class TopRankObjective(RidgeObjective):
         sums = (LOSS_ULPS + self.n_rows + self.dim) * self.gradient_bound
         return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
 
-    def _level(self, theta: Array) -> _Level:
+    def _level(self, theta: Array) -> _TopRankLevel:
         """Return T with its derivatives, and the margins of positive records."""
         scores = np.concatenate([z for (z,) in self.rows.each(lambda rows: (rows.predicted(theta).weights,))])
         negative = scores[self._labels < 0]
@@ -154,7 +154,7 @@ class TopRankObjective(RidgeObjective):
         bend = float((weights * (1 - weights)).sum()) + extra * at_zero * (1 - at_zero)
         margins = scores[self._labels > 0] - level
         pull = float(np.sum(self.loss.gradient(1.0, margins)))
-        return _Level(level, t, bend / width, margins, pull)
+        return _TopRankLevel(level, t, bend / width, margins, pull)
 
     def _threshold(self, scores: Array) -> float:
         """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.
@@ -169,10 +169,10 @@ class TopRankObjective(RidgeObjective):
             return float(weights.sum()) + extra * at_zero - total, fall
 
         high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(2 + scores.size / total)
-        return find_threshold(excess, high, self.width, lambda t: 4 * UNIT * total)
+        return find_risk_threshold(excess, high, self.width, lambda t: 4 * UNIT * total)
 
 
-class _Level(NamedTuple):
+class _TopRankLevel(NamedTuple):
     """The smoothed mean of the largest scores at one theta."""
 
     level: float  # T

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.fit.config import FitConfig, loss_kind, plan_fit, total_mu
-from dpconvex.planning.forecasts import descent_excess
+from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, plan_fit, planned_mu
+from dpconvex.planning.excess_and_prescriptions import descent_excess
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import (
     Certificate,
+    CertifiedNoise,
     LargeDeltaWarning,
-    NoiseTerm,
     PrivacyWarning,
-    large_delta,
-    unbounded_columns,
+    certified_columns_problem,
+    certified_delta_problem,
 )
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
@@ -37,25 +37,24 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
     """No bounds were given, so that columns are taken to be of order 1."""
 
 
-def warn_of_cost(certificate: Certificate) -> None:
-    """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little.
-
-    The certificate is that of a fit that is about to run. Its plan is read off it, not made again.
-    """
-    unbounded = unbounded_columns(certificate)
+def warn_of_privacy_cost(certificate: Certificate) -> None:
+    """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little."""
+    unbounded = certified_columns_problem(certificate)
     if unbounded is not None:
         warnings.warn(unbounded, UnboundedColumnsWarning, stacklevel=6)
-    generous = large_delta(certificate)
+    generous = certified_delta_problem(certificate)
     if generous is not None:
         warnings.warn(generous, LargeDeltaWarning, stacklevel=6)
     bounds, guarantee, parameters = certificate.bounds, certificate.guarantee, certificate.parameters
-    if certificate.mechanism != "gradient" or loss_kind(bounds.loss) == "smooth":  # nothing is predicted of others
+    if (
+        certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth"
+    ):  # nothing is predicted of others
         return
     if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
         return
     problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])
     settings["inference"] = parameters.get("inference", False)
-    mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
+    mu = planned_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 
     def lost(more_rows: float, more_budget: float) -> float:
         facts, budget = replace(bounds, n_samples=round(more_rows * bounds.n_samples)), more_budget * mu
@@ -63,8 +62,8 @@ def warn_of_cost(certificate: Certificate) -> None:
         return _lost_share(facts, plan.config, plan.terms(facts, budget))
 
     # Columns of real tables are less even than those of the reference populations: twice as many records do.
-    rows = 2 * bounds.n_samples * _needed_factor(lambda factor: lost(factor, 1.0))
-    more = 2 * math.sqrt(problems) * mu * _needed_factor(lambda factor: lost(1.0, factor))
+    rows = 2 * bounds.n_samples * _cost_growth_factor(lambda factor: lost(factor, 1.0))
+    more = 2 * math.sqrt(problems) * mu * _cost_growth_factor(lambda factor: lost(1.0, factor))
     unit, budget = bounds.counted, ""
     if more < _LARGEST_MU:  # for a few rows no budget does
         budget = f", or mu of {more:.2g},"
@@ -79,14 +78,14 @@ def warn_of_cost(certificate: Certificate) -> None:
     )
 
 
-def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, NoiseTerm]) -> float:
+def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, CertifiedNoise]) -> float:
     """Return the predicted excess over that of a constant, for a middling residual scale."""
     excess, constant = descent_excess(bounds, config, terms)
     # With a single coefficient a constant is as good.
     return float(np.median(excess / constant)) if constant.all() else 0.0
 
 
-def _needed_factor(lost: Callable[[float], float]) -> float:
+def _cost_growth_factor(lost: Callable[[float], float]) -> float:
     """Return by how much a number must grow for little enough to be lost, to an eighth of an octave."""
     low, high = -1.0, 0.0
     while high < _MOST_OCTAVES and lost(2.0**high) > _LITTLE_LOST:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
-from dpconvex.fit.config import total_mu
+from dpconvex.fit.fit_plan import planned_mu
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss
 from dpconvex.mechanisms import (
     Moments,
@@ -27,11 +28,16 @@ from dpconvex.mechanisms import (
     PhasedSGD,
     resolve_mechanism,
 )
-from dpconvex.mechanisms.auc import ADDED, calibrate_pairwise_objective
+from dpconvex.mechanisms.auc import ADDED, calibrate_auc_objective
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.planning.forecasts import classifier_prescription, objective_prescription, output_prescription, rounded_up
-from dpconvex.planning.structured_forecasts import (
+from dpconvex.planning.excess_and_prescriptions import (
+    classifier_prescription,
+    objective_prescription,
+    output_prescription,
+    rounded_up,
+)
+from dpconvex.planning.structured_prescriptions import (
     structured_objective_prescription,
     structured_output_prescription,
     structured_step_size,
@@ -42,18 +48,15 @@ from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
 from dpconvex.smoothing import Kernel, convolve, convolve_vector
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 SmoothPairLoss = PairLogistic | PairHinge | PairSquared | PairSquaredHinge
 
-_STRUCTURED_MECHANISMS = ("auto", "objective", "gradient", "output", "sgd")
 _SGD_STEPS = 2000  # each reads a fiftieth of the records: forty passes
 _SGD_BATCHES = 50
 
-_PAIR_LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
-_PAIR_MECHANISMS = ("auto", "moments", "objective", "output", "gradient")
 _HINGE_BANDWIDTH = 0.5  # of the rounded kink, in units of the score difference
 _SCORE_NOISE = 0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
 _COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
@@ -62,7 +65,7 @@ _DESCENT_RECORDS = 4.0
 
 
 @dataclass(frozen=True)
-class Request(Generic[AnyBounds]):
+class MechanismRequest(Generic[AnyBounds]):
     """The public settings of a fit, in mapped units; ``alpha`` and ``bandwidth`` are the user's, or None."""
 
     guarantee: Guarantee  # of all problems together
@@ -79,7 +82,7 @@ class Request(Generic[AnyBounds]):
 
 
 @dataclass(frozen=True)
-class Choice:
+class MechanismChoice:
     """A mechanism, the facts it certifies, and the risk predicted for it; infinite where none is needed."""
 
     mechanism: Mechanism
@@ -89,24 +92,23 @@ class Choice:
     bandwidth: float | None = None
 
 
-Chooser = Callable[[Any, Request[Any]], Choice]
+Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
 
 
 def _choose_mechanism(
-    mechanism: object, request: Request[AnyBounds], choosers: Mapping[str, Chooser], owner: str
-) -> Choice:
+    mechanism: object, request: MechanismRequest[AnyBounds], choosers: Mapping[str, Chooser], owner: str
+) -> MechanismChoice:
     """Return the choice for the mechanism that was named, or for ``"auto"``; raises what the first candidate raised."""
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
         if found.name not in choosers:
-            raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be one of {['auto', *choosers]} or an object of theirs. "
-                f"Got {mechanism!r} instead."
+            raise parameter_error(
+                "mechanism", owner, f"one of {['auto', *choosers]} or an object of theirs", repr(mechanism)
             )
         return choosers[found.name](found, request)
     if not isinstance(request.guarantee, PureDP):
         return choosers["gradient"](NoisyGradientDescent(), request)
-    choices: list[Choice] = []
+    choices: list[MechanismChoice] = []
     refusals: list[ValueError] = []
     for candidate in (ObjectivePerturbation(), OutputPerturbation()):
         try:
@@ -118,7 +120,9 @@ def _choose_mechanism(
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def choose_quantile_mechanism(mechanism: object, request: Request[LinearBounds], owner: str) -> Choice:
+def choose_quantile_mechanism(
+    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
+) -> MechanismChoice:
     """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
     if request.levels:
         if isinstance(request.guarantee, PureDP):
@@ -135,20 +139,24 @@ def choose_quantile_mechanism(mechanism: object, request: Request[LinearBounds],
     return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 
-def choose_classifier_mechanism(mechanism: object, request: Request[LinearBounds], owner: str) -> Choice:
+def choose_classifier_mechanism(
+    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
+) -> MechanismChoice:
     """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
     return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
-def _choose_for_pinball(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
+def _pinball_and_kernel(request: MechanismRequest[LinearBounds]) -> tuple[Pinball, Kernel]:
     loss, kernel = request.bounds.loss, request.kernel
     assert isinstance(loss, Pinball)
     assert kernel is not None
     return loss, kernel
 
 
-def _quantile_objective(mechanism: ObjectivePerturbation, request: Request[LinearBounds]) -> Choice:
-    loss, kernel = _choose_for_pinball(request)
+def _choose_quantile_objective(
+    mechanism: ObjectivePerturbation, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
+    loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
     if alpha is None or bandwidth is None:
@@ -156,18 +164,20 @@ def _quantile_objective(mechanism: ObjectivePerturbation, request: Request[Linea
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
         predicted = chosen.excess_risk
     bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
-    return Choice(mechanism, bounds, predicted, bandwidth=bandwidth)
+    return MechanismChoice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
-def _quantile_output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Choice:
-    plain, kernel = _choose_for_pinball(request)
+def _choose_quantile_output(mechanism: OutputPerturbation, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
+    plain, kernel = _pinball_and_kernel(request)
     chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
-    return Choice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
+    return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
 
 
-def _choose_descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
+def _choose_descent_mechanism(
+    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
     """Return the choice of a noisy descent, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
@@ -175,12 +185,12 @@ def _choose_descent(mechanism: NoisyGradientDescent, request: Request[LinearBoun
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if request.row_map is not None:
         bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
-    return Choice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
+    return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
 
 
-def _quantile_stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
+def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
     """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
-    loss, kernel = _choose_for_pinball(request)
+    loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
         # The rate of batches of a fixed size would tell the private number of rows.
@@ -188,12 +198,14 @@ def _quantile_stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) ->
     settings = mechanism.settings(bounds, request.guarantee)
     bandwidth = request.bandwidth or contractive_bandwidth(kernel, bounds.curvature_factor, settings["step_size"])
     bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
-    return Choice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+    return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _quantile_phased(mechanism: PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
+def _choose_quantile_phased(
+    mechanism: PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
     """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
-    loss, kernel = _choose_for_pinball(request)
+    loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     bandwidth = request.bandwidth
     if bandwidth is None and isinstance(mechanism, PhasedSGD):
@@ -204,49 +216,50 @@ def _quantile_phased(mechanism: PhasedERM | PhasedSGD, request: Request[LinearBo
     if bandwidth is not None:
         bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
     settings = mechanism.settings(bounds, request.guarantee)
-    return Choice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+    return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _smooth_bounds(request: Request[LinearBounds]) -> LinearBounds:
+def _smooth_bounds(request: MechanismRequest[LinearBounds]) -> LinearBounds:
     loss = request.bounds.loss if request.smooth_loss is None else request.smooth_loss
     return replace(request.bounds, loss=loss)
 
 
-def _classifier_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: Request[LinearBounds]
-) -> Choice:
+def _choose_classifier_minimiser(
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
     chosen = classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
-    return Choice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
+    return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
 
 
-def _classifier_descent(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
-    chosen = _choose_descent(mechanism, request)
+def _choose_classifier_descent(
+    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
+    chosen = _choose_descent_mechanism(mechanism, request)
     return replace(chosen, parameters={"problems": request.problems, **chosen.parameters})
 
 
-def _classifier_stochastic(mechanism: NoisySGD | PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
+def _choose_classifier_sgd(
+    mechanism: NoisySGD | PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
+) -> MechanismChoice:
     bounds = replace(_smooth_bounds(request), alpha=request.alpha or 0.0)
-    settings = mechanism.settings(bounds, per_problem(request.guarantee, request.problems))
-    return Choice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
+    settings = mechanism.settings(bounds, guarantee_per_problem(request.guarantee, request.problems))
+    return MechanismChoice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
 
 
 _QUANTILE_CHOOSERS: dict[str, Chooser] = {
-    "objective": _quantile_objective,
-    "output": _quantile_output,
-    "gradient": _choose_descent,
-    "sgd": _quantile_stochastic,
-    "phased-erm": _quantile_phased,
-    "phased-sgd": _quantile_phased,
+    "objective": _choose_quantile_objective,
+    "output": _choose_quantile_output,
+    "gradient": _choose_descent_mechanism,
+    "sgd": _choose_quantile_sgd,
+    "phased-erm": _choose_quantile_phased,
+    "phased-sgd": _choose_quantile_phased,
 }
 _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
-    "objective": _classifier_minimiser,
-    "output": _classifier_minimiser,
-    "gradient": _classifier_descent,
-    "sgd": _classifier_stochastic,
-    "phased-erm": _classifier_stochastic,
-    "phased-sgd": _classifier_stochastic,
+    **dict.fromkeys(("objective", "output"), _choose_classifier_minimiser),
+    "gradient": _choose_classifier_descent,
+    **dict.fromkeys(("sgd", "phased-erm", "phased-sgd"), _choose_classifier_sgd),
 }
 
 
@@ -267,7 +280,9 @@ def contractive_bandwidth(
     return jump * kernel.peak * curvature_factor / room
 
 
-def choose_structured_mechanism(mechanism: object, request: Request[StructuredBounds], owner: str) -> Choice:
+def choose_structured_mechanism(
+    mechanism: object, request: MechanismRequest[StructuredBounds], owner: str
+) -> MechanismChoice:
     """Return the choice for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
     named = {
         "objective": ObjectivePerturbation(),
@@ -283,34 +298,34 @@ def choose_structured_mechanism(mechanism: object, request: Request[StructuredBo
     if isinstance(mechanism, str):
         mechanism = named.get(mechanism, mechanism)
     if isinstance(mechanism, (ObjectivePerturbation, OutputPerturbation)):
-        return _structured_minimiser(mechanism, request)
+        return _choose_structured_minimiser(mechanism, request)
     if isinstance(mechanism, (StructuredGradientDescent, NoisySGD)):
-        return _structured_descent(mechanism, request)
+        return _choose_structured_descent(mechanism, request)
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         raise ValueError(
-            f"The 'mechanism' parameter of {owner} must be one of {list(_STRUCTURED_MECHANISMS)}, "
+            f"The 'mechanism' parameter of {owner} must be one of {['auto', *named]}, "
             f"ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent. Got {mechanism!r} "
             "instead."
         )
-    choices: list[Choice] = []
+    choices: list[MechanismChoice] = []
     pure = isinstance(request.guarantee, PureDP)
     if not pure:
-        choices.append(_structured_descent(StructuredGradientDescent(), request))
+        choices.append(_choose_structured_descent(StructuredGradientDescent(), request))
     # Losses that cannot be smoothed are left to descent; pure epsilon beyond rank 1 to output perturbation.
     if not isinstance(request.guarantee, GaussianDP) and not (pure and request.bounds.rank > 1):
         try:
-            choices.append(_structured_minimiser(ObjectivePerturbation(), request))
+            choices.append(_choose_structured_minimiser(ObjectivePerturbation(), request))
         except ValueError:
             if not choices:
                 raise
     if not choices:
-        choices.append(_structured_minimiser(OutputPerturbation(), request))
+        choices.append(_choose_structured_minimiser(OutputPerturbation(), request))
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def _structured_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: Request[StructuredBounds]
-) -> Choice:
+def _choose_structured_minimiser(
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[StructuredBounds]
+) -> MechanismChoice:
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
@@ -319,10 +334,14 @@ def _structured_minimiser(
         chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
         alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
-    return Choice(mechanism, replace(request.bounds, loss=loss, alpha=alpha), predicted, {"bandwidth": bandwidth})
+    return MechanismChoice(
+        mechanism, replace(request.bounds, loss=loss, alpha=alpha), predicted, {"bandwidth": bandwidth}
+    )
 
 
-def _structured_descent(mechanism: StructuredGradientDescent | NoisySGD, request: Request[StructuredBounds]) -> Choice:
+def _choose_structured_descent(
+    mechanism: StructuredGradientDescent | NoisySGD, request: MechanismRequest[StructuredBounds]
+) -> MechanismChoice:
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
         rate, predicted = structured_step_size(request.bounds, request.guarantee, mechanism.steps)
@@ -330,13 +349,13 @@ def _structured_descent(mechanism: StructuredGradientDescent | NoisySGD, request
             mechanism = replace(mechanism, step_size=rate)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if request.bandwidth is None:
-        return Choice(mechanism, bounds, predicted)
+        return MechanismChoice(mechanism, bounds, predicted)
     assert request.kernel is not None
     bounds = replace(bounds, loss=convolve_vector(bounds.loss, request.kernel, request.bandwidth))
-    return Choice(mechanism, bounds, predicted, {"bandwidth": request.bandwidth})
+    return MechanismChoice(mechanism, bounds, predicted, {"bandwidth": request.bandwidth})
 
 
-def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
+def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
     """Return the smooth pairwise loss that a name or object stands for."""
     named: dict[str, SmoothPairLoss] = {
         "logistic": PairLogistic("2"),
@@ -349,13 +368,12 @@ def resolve_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoo
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
         return loss
-    raise ValueError(
-        f"The 'loss' parameter of {owner} must be one of {list(_PAIR_LOSSES)} or a smooth pairwise loss of "
-        f"dpconvex.losses. Got {loss!r} instead."
+    raise parameter_error(
+        "loss", owner, f"one of {list(named)} or a smooth pairwise loss of dpconvex.losses", repr(loss)
     )
 
 
-def _pair_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     """Return the typical norm of noise that hides the change of F's gradient."""
     gamma, size = bounds.gradient_sensitivity, bounds.dimension
     if isinstance(guarantee, GaussianDP):
@@ -366,7 +384,7 @@ def _pair_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     return gamma * size / guarantee.epsilon_bound
 
 
-def _pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     r"""Return the penalty of objective and output perturbation.
 
     ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
@@ -376,7 +394,7 @@ def _pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     alpha = 1.0
     for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
-        alpha = facts.row_norm * _pair_noise_norm(facts, guarantee) / _SCORE_NOISE
+        alpha = facts.row_norm * _choice_pair_noise(facts, guarantee) / _SCORE_NOISE
     kappa = 0.5
     if not isinstance(guarantee, GaussianDP):
         delta = guarantee.delta(math.inf)
@@ -384,7 +402,7 @@ def _pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     return max(alpha, replace(bounds, alpha=1.0).curvature_ratio / kappa)
 
 
-def _missing_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     r"""Return the penalty to add before objective perturbation of pairs can be private at all; 0 where noise suffices.
 
     It makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure epsilon the ratio at which the Jacobian
@@ -392,7 +410,7 @@ def _missing_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
     facts and with counts that are bounds. The certificate states it.
     """
     try:
-        calibrate_pairwise_objective(bounds, guarantee, {})
+        calibrate_auc_objective(bounds, guarantee, {})
         return 0.0
     except ValueError:
         if isinstance(guarantee, GaussianDP):
@@ -414,17 +432,13 @@ def choose_auc_mechanism(
     alpha: float | None,
     find_length: bool,
     owner: str,
-) -> Choice:
+) -> MechanismChoice:
     """Return the choice for the AUC.
 
     ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
-    descent goes: a ranking by the odds of a label has the largest AUC.
-
-    With ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows, if the budget
-    suffices to count half of the rows; bounds and alpha are then in units of that length.
-
-    ``"auto"``: with pure epsilon objective perturbation (output perturbation if the loss has no bounded slope);
-    otherwise noisy gradient descent, or the moments for least squares and where noise leaves few records.
+    descent goes: a ranking by the odds of a label has the largest AUC. With ``find_length`` and no alpha given,
+    objective perturbation first finds a typical length of rows, if the budget suffices to count half of the rows;
+    bounds and alpha are then in units of that length.
     """
     pure = not isinstance(guarantee, GaussianDP) and guarantee.delta(math.inf) == 0
     steep = not math.isfinite(float(bounds.loss.lipschitz))
@@ -432,30 +446,29 @@ def choose_auc_mechanism(
         if pure:
             mechanism = "output" if steep else "objective"
         else:
-            records = single.n_samples * total_mu(guarantee, owner) / single.dimension
+            records = single.n_samples * planned_mu(guarantee, owner) / single.dimension
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
+    named: dict[str, Mechanism] = {
+        "moments": Moments(),
+        "objective": PairwiseObjectivePerturbation(),
+        "output": OutputPerturbation(),
+        "gradient": NoisyGradientDescent(),
+    }
     found: Mechanism | None = None
     if isinstance(mechanism, str):
-        named: dict[str, Mechanism] = {
-            "moments": Moments(),
-            "objective": PairwiseObjectivePerturbation(),
-            "output": OutputPerturbation(),
-            "gradient": NoisyGradientDescent(),
-        }
         found = named.get(mechanism)
     elif isinstance(mechanism, ObjectivePerturbation):
         found = PairwiseObjectivePerturbation(mechanism.solver)
     elif isinstance(mechanism, (Moments, NoisyGradientDescent, OutputPerturbation)):
         found = mechanism
     if found is None:
-        raise ValueError(
-            f"The 'mechanism' parameter of {owner} must be one of {list(_PAIR_MECHANISMS)} or a mechanism object of "
-            f"these kinds. Got {mechanism!r} instead."
+        raise parameter_error(
+            "mechanism", owner, f"one of {['auto', *named]} or a mechanism object of these kinds", repr(mechanism)
         )
     if isinstance(found, NoisyGradientDescent):
         settings = {**found.settings(), "ranking": True}
-        return Choice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})
+        return MechanismChoice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})
     if isinstance(found, Moments) and bounds.neighbors != "replace_one":
         raise ValueError(
             f"The 'mechanism' parameter of {owner} must not be 'moments' under add_or_remove_one: their sensitivities "
@@ -469,9 +482,9 @@ def choose_auc_mechanism(
             own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
             bounds = replace(bounds, row_norm=1.0, diameter=2.0)
     if alpha is None:
-        alpha = _pair_penalty(bounds, guarantee) if perturbed or isinstance(found, OutputPerturbation) else 0.0
+        alpha = _choose_pair_penalty(bounds, guarantee) if perturbed or isinstance(found, OutputPerturbation) else 0.0
     elif perturbed:
-        added = _missing_pair_penalty(replace(bounds, alpha=alpha), guarantee)
+        added = _choose_added_penalty(replace(bounds, alpha=alpha), guarantee)
         if added > 0:
             own, alpha = {**own, ADDED: added}, alpha + added
-    return Choice(found, replace(bounds, alpha=alpha), parameters=own)
+    return MechanismChoice(found, replace(bounds, alpha=alpha), parameters=own)

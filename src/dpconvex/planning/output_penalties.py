@@ -1,8 +1,9 @@
 r"""Penalties of tilted, robust and top-rank models, whose only mechanism is output perturbation.
 
-The reference population is that of classes in :mod:`dpconvex.planning.forecasts`, with a given variance of margins and
-mean curvature of the loss. The minimiser errs by the penalty, by the wall that bounds it and by the noise; a robust
-model also loses what the noise adds to the dual norm of its coefficients, which an adversary takes from every margin.
+The reference population is that of classes in :mod:`dpconvex.planning.excess_and_prescriptions`, with a given variance
+of margins and mean curvature of the loss. The minimiser errs by the penalty, by the wall that bounds it and by the
+noise; a robust model also loses what the noise adds to the dual norm of its coefficients, which an adversary takes from
+every margin.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.planning.forecasts import CURVATURE, MARGIN_VARIANCE, penalised_excess
+from dpconvex.planning.excess_and_prescriptions import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
 from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Parameters, calibrate
@@ -29,7 +30,7 @@ _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderat
 Penalised = TypeVar("Penalised", TiltedBounds, WorstShareBounds, RobustBounds)
 
 
-def only_output_perturbation(mechanism: object, owner: str) -> OutputPerturbation:
+def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbation:
     """Return the output perturbation that ``mechanism`` stands for, or raise."""
     if isinstance(mechanism, OutputPerturbation):
         return mechanism
@@ -41,7 +42,7 @@ def only_output_perturbation(mechanism: object, owner: str) -> OutputPerturbatio
     )
 
 
-def with_best_penalty(
+def with_best_output_penalty(
     bounds: Penalised,
     guarantee: Guarantee,
     parameters: Parameters,
@@ -57,7 +58,7 @@ def with_best_penalty(
     ``alpha`` is fixed by the user or None, and a ``coef_bound`` that is given stays; ``parameters`` are the mechanism's
     public ones. ``curvature`` and ``margin_variance`` are those of the reference population.
     """
-    unit = _noise_per_sensitivity(bounds, guarantee, parameters)
+    unit = _output_noise_per_sensitivity(bounds, guarantee, parameters)
     alphas = _ALPHAS if alpha is None else np.array([alpha])
     walls: list[dict[str, Any]] = [{}]
     if isinstance(bounds, TiltedBounds) and bounds.coef_bound is None:
@@ -80,30 +81,28 @@ def with_best_penalty(
         reach = [f.radius if f.cost is None else f.perturbation_norm for f in known if isinstance(f, RobustBounds)]
         risks = risks + _MEAN_SLOPE * np.array(reach) * growth * stds
     best = known[int(np.argmin(risks))]
-    return replace(best, alpha=_rounded(best.alpha) if alpha is None else alpha)
+    return replace(best, alpha=float(f"{best.alpha:.3g}") if alpha is None else alpha)
 
 
-def top_rank_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
+def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
     """Return the smallest penalty at which noise moves the score of a row by no more than 1/20.
 
     Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
     sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
     """
-    noise = _noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm * math.sqrt(bounds.n_features)
+    noise = (
+        _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm * math.sqrt(bounds.n_features)
+    )
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):
         if noise * replace(bounds, alpha=alpha).minimiser_sensitivity() <= _SCORE_NOISE:
             break
-    return _rounded(alpha)
+    return float(f"{alpha:.3g}")
 
 
-def _noise_per_sensitivity(
+def _output_noise_per_sensitivity(
     bounds: TiltedBounds | WorstShareBounds | TopRankBounds | RobustBounds, guarantee: Guarantee, parameters: Parameters
 ) -> float:
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
     calibration = calibrate("output", facts, guarantee, parameters)
     return calibration.noise["release"].coordinate_std / facts.minimiser_sensitivity(calibration.solver_tolerance)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")

@@ -20,23 +20,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpconvex.checks import MOST_FEATURES, check_count, check_number
-from dpconvex.fit.config import plan_fit, total_mu
+from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
+from dpconvex.fit.fit_plan import plan_fit, planned_mu
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.planning.forecasts import (
+from dpconvex.planning.excess_and_prescriptions import (
     RESIDUAL_SCALES,
     SPREADS,
     classifier_prescription,
     descent_excess,
-    intercept_for,
     logistic_constant_excess,
     logistic_excess,
+    logistic_excess_intercept,
     mean_excess,
-    noise_stds,
     objective_prescription,
     output_prescription,
     output_squares_excess,
+    prescription_noise_stds,
     quantile_constant_excess,
     quantile_excess,
     reference_moment,
@@ -64,25 +64,15 @@ _CLOSE = 1.02  # and how closely
 
 @dataclass(frozen=True)
 class Forecast:
-    """The prediction for one mechanism.
+    """The prediction for one mechanism."""
 
-    Attributes
-    ----------
-    mechanism : str
-        Name of the mechanism, ``"none"`` for a fit without privacy, or ``"constant"``.
-    excess_risk : float
-        Predicted excess risk at the given number of rows; infinite where the mechanism cannot run.
-    samples_needed : int or None
-        Rows at which the wanted excess risk is met; None if none was wanted or a billion rows do not suffice.
-    """
-
-    mechanism: str
-    excess_risk: float
-    samples_needed: int | None = None
+    mechanism: str  # its name, "none" for a fit without privacy, or "constant"
+    excess_risk: float  # predicted at the given number of rows; infinite where the mechanism cannot run
+    samples_needed: int | None = None  # at which the wanted risk is met; None where a billion rows do not suffice
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlannedProblem:
     """The public facts and guesses that forecasts are made from; see :func:`plan`."""
 
     task: str
@@ -186,7 +176,7 @@ class Problem:
         return quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
 
     def _logistic_risk(self, mechanism: str) -> float:
-        intercept = 1.0 if self.class_rate is None else intercept_for(self.class_rate)
+        intercept = 1.0 if self.class_rate is None else logistic_excess_intercept(self.class_rate)
         if mechanism == "constant":
             return logistic_constant_excess(intercept)
         if mechanism == "gradient":
@@ -206,25 +196,23 @@ class Problem:
     def _descent_excess(self, **population: Any) -> Array:
         """Return the predicted excess of the private fit of all levels."""
         bounds = self.bounds
-        mu = total_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
+        mu = planned_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
         return descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""
-        return noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
+        return prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
 
 
 @dataclass(frozen=True)
-class Forecasts(Problem):
+class Forecasts(PlannedProblem):
     """Predictions for one problem.
 
     Attributes
     ----------
-    task, n_samples, n_features, guarantee, neighbors, wanted
-        The problem, and the excess risk that was asked for.
-    forecasts : tuple of Forecast
-        One per mechanism that offers the guarantee, best first.
+    wanted, forecasts : float or None, tuple of Forecast
+        The excess risk that was asked for, and a forecast for each mechanism that offers the guarantee, best first.
     without_privacy, constant : Forecast
         Without noise or penalty, the cost of sampling alone; and for the best constant prediction, which a fit must
         beat for its columns to be of use. Default fits fall back to one where records are few.
@@ -289,14 +277,12 @@ def plan(
         Quantile level, or several that one fit finds; the risk is then their mean.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
-    bounded : bool
-        Whether feature bounds will be given: columns then fill [-1, 1].
-    row_norm : float, optional
-        Influence bound in mapped units; ``sqrt(n_features)`` by default, 1 without feature bounds.
-    residual_scale : float, optional
-        Public guess of the residuals' standard deviation, in units of half the target's range.
-    feature_spread : float, optional
-        Public guess of a column's standard deviation, in units of its bound.
+    bounded, row_norm : bool, float or None
+        Whether feature bounds will be given: columns then fill [-1, 1]. And the influence bound in mapped units;
+        ``sqrt(n_features)`` by default, 1 without feature bounds.
+    residual_scale, feature_spread : float, optional
+        Public guesses of the residuals' standard deviation, in units of half the target's range, and of a column's, in
+        units of its bound.
     class_rate : float, optional
         Public guess of the share of one of two classes; about two thirds by default.
     n_classes : int
@@ -304,10 +290,9 @@ def plan(
         one such fit.
     people : bool
         Whether the promise is made to people with all their rows, who are then what ``n_samples`` counts.
-    wanted : float, optional
-        Excess risk to find the number of rows for.
-    mechanisms : sequence of str, optional
-        Names of the mechanisms to predict; by default all that offer the guarantee.
+    wanted, mechanisms : float, sequence of str, optional
+        Excess risk to find the number of rows for, and the mechanisms to predict; by default all that offer the
+        guarantee.
 
     Returns
     -------
@@ -340,20 +325,16 @@ def plan(
     for name, value in guesses.items():
         if value is not None:
             check_number(name, owner, value, "None or a finite number above 0", 0, math.inf, low_open=True)
-    for name, value, lacks in (
-        ("residual_scale", residual_scale, "residuals" if task == "logistic" else ""),
-        ("class_rate", class_rate, "classes" if task != "logistic" else ""),
-    ):
-        if value is not None and lacks:
-            raise ValueError(
-                f"The '{name}' parameter of plan must be None for the task {task}, which has no {lacks}. "
-                f"Got {value!r} instead."
-            )
+    name, value, lacks = ("residual_scale", residual_scale, "residuals")
+    if task != "logistic":
+        name, value, lacks = ("class_rate", class_rate, "classes")
+    if value is not None:
+        raise parameter_error(name, owner, f"None for the task {task}, which has no {lacks}", repr(value))
     if class_rate is not None:
         allowed = "None or a number in (0, 1), at least 1e-4 and below 0.9999"
         check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
-    problem = Problem(
+    problem = PlannedProblem(
         task=task,
         n_samples=n_samples,
         n_features=n_features,
@@ -371,10 +352,7 @@ def plan(
     )
     unknown = set(mechanisms or ()) - set(MECHANISMS[task])
     if unknown:
-        raise ValueError(
-            f"The 'mechanisms' parameter of plan must be None or some of {list(MECHANISMS[task])}. "
-            f"Got {sorted(unknown)} instead."
-        )
+        raise parameter_error("mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown)))
     names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
     forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
     return Forecasts(

@@ -36,7 +36,7 @@ def check_neighbors(neighbors: str, owner: str) -> str:
     return neighbors
 
 
-def smallest_safe(holds: Callable[[float], bool], start: float = 1.0) -> float:
+def smallest_safe_scale(holds: Callable[[float], bool], start: float = 1.0) -> float:
     """Return a positive ``x`` with ``holds(x)`` true and, for a monotone ``holds``, the smallest one.
 
     ``holds`` may jump; it should be false near 0 and true for large values. The value returned has been evaluated.
@@ -68,8 +68,8 @@ def _mills_ratio(x: float | Array) -> Array:
     return ratio
 
 
-def _mills_difference(low: float, width: float) -> float:
-    """Return the Mills ratio m at ``low`` less that at ``low + width``: of close ones by the integral of ``m' = x m - 1``."""
+def _gaussian_mills_difference(low: float, width: float) -> float:
+    """Return the Mills ratio m at ``low`` less that at ``low + width``; of close ones as the integral of 1 - x m."""
     if width > 0.1:
         return float(_mills_ratio(low) - _mills_ratio(low + width))
     half = width / 2
@@ -95,7 +95,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if p > 38:  # exp(-p^2 / 2) underflows: far below any delta worth naming
         return float(np.exp(log_ndtr(-p)))
     if p >= -5:
-        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _mills_difference(p, mu)
+        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _gaussian_mills_difference(p, mu)
     return max(0.0, float(ndtr(-p)) - math.exp(epsilon + float(log_ndtr(-q))))
 
 
@@ -125,7 +125,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     """
     check_number("sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf)
     target = delta_target("gaussian_scale", epsilon, delta)
-    return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
+    return sensitivity * smallest_safe_scale(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -146,7 +146,7 @@ def grid_of(scale: float) -> float:
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
 
 
-def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
+def calibrated_release_scale(budget: float, sensitivity: float, dimension: int) -> float:
     """Return the noise scale of a release that is rounded to its grid first: Gaussian for mu, l2-Laplace for epsilon.
 
     ``sensitivity / (budget - sqrt(dimension) 2^-bits)``: rounding to a grid at most ``2^-bits scale`` wide moves two

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from html import escape
 from importlib import import_module
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ import numpy as np
 from dpconvex.privacy.bounds import RECORD, Bounds, bounds_from_dict
 from dpconvex.privacy.calibration import RESERVED, grid_of
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, for_group, guarantee_from_dict
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, group_guarantee, guarantee_from_dict
 from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
 
 FORMAT = "dpconvex-certificate-1"
@@ -56,7 +57,7 @@ def require(holds: object, sentence: str) -> None:
 
 
 @contextmanager
-def refusing_malformed(sentence: str) -> Iterator[None]:
+def refuse_malformed_certificate(sentence: str) -> Iterator[None]:
     """Turn errors of values that a stranger wrote into a CertificateError."""
     try:
         yield
@@ -75,15 +76,15 @@ class LargeDeltaWarning(PrivacyWarning):
 
 
 @dataclass(frozen=True)
-class NoiseTerm(Mapping[str, Any]):
+class CertifiedNoise(Mapping[str, Any]):
     """Noise that was added ``releases`` times to vectors of one kind.
 
     Reads like a mapping as well; ``term["std"]`` is the scale of a Gaussian term.
 
     Examples
     --------
-    >>> term = NoiseTerm("gaussian", 4.0, 1.0, dimension=3, added_to="sum", releases=4)
-    >>> round(compose_gaussian([term]).mu, 5)
+    >>> term = CertifiedNoise("gaussian", 4.0, 1.0, dimension=3, added_to="sum", releases=4)
+    >>> round(compose_certified_gaussian([term]).mu, 5)
     0.5
     """
 
@@ -151,13 +152,13 @@ class NoiseTerm(Mapping[str, Any]):
 
     @property
     def norm_upper_bound(self) -> float:
-        """Norm exceeded with probability below 1e-17: ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` as it is Gamma(d)."""
+        """Norm exceeded with probability below 1e-17: ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` of a Gamma(d)."""
         if self.distribution == "gaussian":
             return self.scale * (math.sqrt(self.dimension) + 9)
         return self.scale * (2 * self.dimension + 80)
 
 
-def compose_gaussian(terms: Iterable[NoiseTerm]) -> GaussianDP:
+def compose_certified_gaussian(terms: Iterable[CertifiedNoise]) -> GaussianDP:
     """Return what Gaussian releases give together: ``mu^2 = sum releases (rounded sensitivity / std)^2``."""
     terms = list(terms)
     if any(term.distribution != "gaussian" for term in terms):
@@ -165,7 +166,7 @@ def compose_gaussian(terms: Iterable[NoiseTerm]) -> GaussianDP:
     return GaussianDP(math.sqrt(sum(term.releases * (term.rounded_sensitivity / term.scale) ** 2 for term in terms)))
 
 
-def compose_pure(terms: Iterable[NoiseTerm]) -> PureDP:
+def compose_certified_pure(terms: Iterable[CertifiedNoise]) -> PureDP:
     """Return what l2-Laplace releases give together: ``epsilon = sum releases rounded sensitivity / scale``."""
     terms = list(terms)
     if any(term.distribution != "l2-laplace" for term in terms):
@@ -173,7 +174,7 @@ def compose_pure(terms: Iterable[NoiseTerm]) -> PureDP:
     return PureDP(sum(term.releases * term.rounded_sensitivity / term.scale for term in terms))
 
 
-def follows(claim: Guarantee, proven: Guarantee) -> bool:
+def certified_guarantee_follows(claim: Guarantee, proven: Guarantee) -> bool:
     """Return whether a guarantee follows from one that was proven, up to the rounding of the proof."""
     if isinstance(claim, GaussianDP):
         return isinstance(proven, GaussianDP) and proven.mu <= claim.mu * _SLACK
@@ -184,16 +185,16 @@ def follows(claim: Guarantee, proven: Guarantee) -> bool:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CertificateCalibration:
     """Noise that a mechanism derives from public facts, by kind of release."""
 
-    noise: dict[str, NoiseTerm]
+    noise: dict[str, CertifiedNoise]
     solver_tolerance: float = 0.0  # largest norm of the gradient of F at the returned point; 0 where nothing is solved
     stated: Facts = field(default_factory=dict)  # public choices that the certificate's parameters state besides
 
 
 @dataclass(frozen=True)
-class Proof:
+class CertificateProof:
     """The guarantee that stated releases give together, the theorem, and how the noise must be drawn for it."""
 
     guarantee: Guarantee
@@ -201,8 +202,8 @@ class Proof:
     sampler: str = EXACT
 
 
-Calibrator = Callable[[Any, Guarantee, Parameters], Calibration]
-Prover = Callable[["Certificate"], Proof]
+Calibrator = Callable[[Any, Guarantee, Parameters], CertificateCalibration]
+Prover = Callable[["Certificate"], CertificateProof]
 Rule = TypeVar("Rule")
 _CALIBRATORS: dict[str, Calibrator] = {}
 _PROVERS: dict[str, Prover] = {}
@@ -210,28 +211,25 @@ _PROVERS: dict[str, Prover] = {}
 
 def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
     """Register the function that derives noise from public facts for the mechanism of this name."""
-    return _register_rule(_CALIBRATORS, mechanism)
+    return partial(_register_certificate_rule, _CALIBRATORS, mechanism)
 
 
 def proves(mechanism: str) -> Callable[[Prover], Prover]:
     """Register the function that checks the stated releases of a mechanism and says what they give together."""
-    return _register_rule(_PROVERS, mechanism)
+    return partial(_register_certificate_rule, _PROVERS, mechanism)
 
 
-def _register_rule(rules: dict[str, Rule], mechanism: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        rules[mechanism] = function
-        return function
-
-    return register
+def _register_certificate_rule(rules: dict[str, Rule], mechanism: str, function: Rule) -> Rule:
+    rules[mechanism] = function
+    return function
 
 
-def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
+def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    return _find_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+    return _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
 
-def _find_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
+def _find_certificate_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
     """Return the rule of a mechanism, after loading the module that registers it."""
     modules = import_module(_MECHANISMS).RULES
     if isinstance(mechanism, str) and mechanism in modules:
@@ -242,7 +240,7 @@ def _find_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
     return rules[mechanism]
 
 
-def check_tails(guarantee: Guarantee, numbers: int) -> None:
+def check_certified_tails(guarantee: Guarantee, numbers: int) -> None:
     """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers.
 
     Beyond an epsilon of 150 nothing covers them: what is drawn then is as close to a distribution with the guarantee
@@ -258,7 +256,7 @@ def check_tails(guarantee: Guarantee, numbers: int) -> None:
         )
 
 
-class Promise:
+class CertifiedPromise:
     """A guarantee, read at other budgets: what every certificate offers."""
 
     guarantee: Guarantee
@@ -273,7 +271,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Certificate(Promise):
+class Certificate(CertifiedPromise):
     """A privacy claim with everything needed to check it.
 
     Attributes
@@ -284,7 +282,7 @@ class Certificate(Promise):
         How it is kept, and why.
     bounds, parameters : Bounds, and dict
         Public facts; the mechanism's public parameters, and assumptions worth stating.
-    noise : dict of str to NoiseTerm
+    noise : dict of str to CertifiedNoise
         Every kind of release, with its noise and sensitivity.
     solver_tolerance : float
         Tolerance that the solver must certify; 0 where nothing is solved.
@@ -300,7 +298,7 @@ class Certificate(Promise):
     mechanism: str
     theorem: str
     bounds: Any  # of the kind that check_bounds of its mechanism asks for
-    noise: dict[str, NoiseTerm]
+    noise: dict[str, CertifiedNoise]
     parameters: Facts
     solver_tolerance: float
     sampler: str
@@ -331,7 +329,7 @@ class Certificate(Promise):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Concerns that follow from the stated facts, so that nobody can take them out of a certificate."""
-        return tuple(text for text in (unbounded_columns(self), large_delta(self)) if text)
+        return tuple(text for text in (certified_columns_problem(self), certified_delta_problem(self)) if text)
 
     @property
     def problems(self) -> int:
@@ -352,8 +350,8 @@ class Certificate(Promise):
     def failure_probability(self) -> float | None:
         """Largest distance of the drawn noise from its ideal distribution; None for noise in floating point.
 
-        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an event
-        of this probability, and calibrations reserve what it adds to a delta (:mod:`dpconvex.privacy.noise.gate`).
+        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
+        event of this probability; calibrations reserve what it adds to a delta: :mod:`dpconvex.privacy.noise`.
         """
         if any(not term.grid for term in self.noise.values()):
             return None
@@ -372,7 +370,7 @@ class Certificate(Promise):
         >>> two.epsilon_bound, f"{two.delta_bound:.2g}"
         (2.0, '3.2e-06')
         """
-        return for_group(self.guarantee, self._proof().guarantee, size)
+        return group_guarantee(self.guarantee, self._proof().guarantee, size)
 
     def gaussian_mu(self) -> float | None:
         """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
@@ -399,20 +397,20 @@ class Certificate(Promise):
         require(self.theorem == proof.theorem, "The certificate's 'theorem' is not that of its mechanism.")
         allowed = (proof.sampler, SEEDED)
         require(self.sampler in allowed, "The certificate's 'sampler' is not the one its mechanism uses.")
-        with refusing_malformed("The certificate holds values that are not plain data"):
+        with refuse_malformed_certificate("The certificate holds values that are not plain data"):
             intact = self.digest == self._hash()
         require(intact, "The certificate was edited: its digest does not match its fields.")
 
-    def _proof(self) -> Proof:
+    def _proof(self) -> CertificateProof:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
-        with refusing_malformed("The public facts do not support the guarantee"), np.errstate(all="ignore"):
-            proof = _find_rule(_PROVERS, self.mechanism)(self)
-            enough = follows(self.guarantee, proof.guarantee)
+        with refuse_malformed_certificate("The public facts do not support the guarantee"), np.errstate(all="ignore"):
+            proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
+            enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
         self._check_records()
         wanted, proven = self.guarantee, proof.guarantee
         require(enough, f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
         if proof.sampler == EXACT:
-            check_tails(self.guarantee, self._released_numbers)
+            check_certified_tails(self.guarantee, self._released_numbers)
         for name, term in self.noise.items():
             right = (term.effective_grid > 0) == (proof.sampler == EXACT)
             require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
@@ -442,8 +440,8 @@ class Certificate(Promise):
 
     def term(
         self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
-    ) -> NoiseTerm:
-        """Return the stated noise of a release; raise unless its sensitivity is that of the facts or larger, all else equal."""
+    ) -> CertifiedNoise:
+        """Return the stated noise of a release; raise unless it states these facts, or a larger sensitivity."""
         stated = self.noise[name]
         facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
@@ -493,7 +491,7 @@ class Certificate(Promise):
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """Read a certificate, or raise CertificateError; call :meth:`verify` before believing it."""
-        with refusing_malformed("A certificate must be valid JSON"):
+        with refuse_malformed_certificate("A certificate must be valid JSON"):
             data = json.loads(text)
         stated = isinstance(data, dict) and isinstance(data.get("format"), str)
         require(stated, f"A certificate must be a JSON object of format {FORMAT!r}.")
@@ -508,10 +506,10 @@ class Certificate(Promise):
         require(not wrong, f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
         for name in ("noise", "parameters"):
             require(isinstance(data[name], dict), f"A certificate's {name} must be a JSON object.")
-        with refusing_malformed("A certificate's guarantee, bounds or noise are malformed"):
+        with refuse_malformed_certificate("A certificate's guarantee, bounds or noise are malformed"):
             data["guarantee"] = guarantee_from_dict(data["guarantee"])
             data["bounds"] = bounds_from_dict(data["bounds"])
-            data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
+            data["noise"] = {name: CertifiedNoise(**term) for name, term in data["noise"].items()}
         return cls(**data)
 
     def _repr_html_(self) -> str:
@@ -527,7 +525,7 @@ class Certificate(Promise):
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
 
-def large_delta(certificate: Certificate) -> str | None:
+def certified_delta_problem(certificate: Certificate) -> str | None:
     """Return what is wrong with a delta above ``1 / n``, or None."""
     guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
     if not isinstance(guarantee, ApproxDP) or guarantee.delta_bound * rows <= 1:
@@ -543,7 +541,7 @@ def finds_column_scales(certificate: Certificate) -> bool:
     return bool(certificate.parameters.get("fit", {}).get("max_octaves", 0) > 0)
 
 
-def unbounded_columns(certificate: Certificate) -> str | None:
+def certified_columns_problem(certificate: Certificate) -> str | None:
     """Return what is wrong with columns without public bounds, or None."""
     if certificate.parameters.get("feature_bounds", ()) is not None or finds_column_scales(certificate):
         return None

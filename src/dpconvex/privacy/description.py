@@ -8,7 +8,7 @@ from typing import Any, Protocol
 Facts = dict[str, Any]  # public facts by name, as a certificate or an objective states them
 
 
-class RecordLoss(Protocol):
+class DescribableLoss(Protocol):
     """The constants of a loss that bounds are made of."""
 
     @property
@@ -56,7 +56,7 @@ class DeclaredLoss:
         return -self.lipschitz, self.lipschitz
 
 
-def _class_named(name: object) -> type | None:
+def _described_class(name: object) -> type | None:
     """Return the loss or kernel class that a description may name so, if there is one; loads no other."""
     import dpconvex.losses as losses
     import dpconvex.smoothing as smoothing
@@ -73,7 +73,7 @@ def _class_named(name: object) -> type | None:
 def describe(value: Any) -> Any:
     """Return a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
     name = type(value).__name__
-    if is_dataclass(value) and _class_named(name) is type(value):
+    if is_dataclass(value) and _described_class(name) is type(value):
         inner = {item.name: describe(getattr(value, item.name)) for item in fields(value) if item.init}
         return {"class": name, **inner}
     if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
@@ -86,17 +86,17 @@ def describe(value: Any) -> Any:
     return value
 
 
-def rebuild(data: Any) -> Any:
+def rebuild_description(data: Any) -> Any:
     """Return what :func:`describe` described; only dpconvex's own losses and kernels can be named."""
     if isinstance(data, dict):
         arguments = dict(data)
         name = arguments.pop("class", None)
-        kind = _class_named(name)
+        kind = _described_class(name)
         if kind is None:
             raise ValueError(f"A description must name a loss or kernel of dpconvex. Got {name!r} instead.")
-        return kind(**{key: rebuild(item) for key, item in arguments.items()})
+        return kind(**{key: rebuild_description(item) for key, item in arguments.items()})
     if isinstance(data, list):
-        return tuple(rebuild(item) for item in data)
+        return tuple(rebuild_description(item) for item in data)
     if data in ("inf", "-inf"):
         return float(data)
     return data

@@ -39,7 +39,7 @@ class _Guarantee:
         return {"kind": self.kind, **{name.removesuffix("_bound"): getattr(self, name) for name in names}}
 
     def as_gaussian(self) -> GaussianDP:
-        """Return the weakest Gaussian DP that implies this guarantee; raise where Gaussian noise cannot give it (delta = 0)."""
+        """Return the weakest Gaussian DP that implies this guarantee, or raise: none does without a delta above 0."""
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
@@ -58,7 +58,7 @@ class _Guarantee:
         return f"{type(self).__name__}({', '.join(arguments)})"
 
 
-class _EpsilonDelta(_Guarantee):
+class _EpsilonDeltaGuarantee(_Guarantee):
     """Conversions of an (epsilon, delta) guarantee."""
 
     epsilon_bound: float
@@ -82,7 +82,7 @@ class _EpsilonDelta(_Guarantee):
         return max(0.0, self.epsilon_bound + math.log(remaining)) if remaining > 0 else 0.0
 
     def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the least type-II error at this type-I error: ``max(0, 1 - delta - e^epsilon x, e^-epsilon (1 - delta - x))``."""
+        """Return the least type-II error, ``max(0, 1 - delta - exp(epsilon) x, exp(-epsilon) (1 - delta - x))``."""
         x = np.asarray(type_one, dtype=np.float64)
         steep = 1 - self.delta_bound - np.exp(self.epsilon_bound) * x
         flat = np.exp(-self.epsilon_bound) * (1 - self.delta_bound - x)
@@ -91,7 +91,7 @@ class _EpsilonDelta(_Guarantee):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class ApproxDP(_EpsilonDelta):
+class ApproxDP(_EpsilonDeltaGuarantee):
     """Approximate differential privacy: ``P(S) <= exp(epsilon) Q(S) + delta`` for every event S.
 
     Parameters
@@ -117,7 +117,7 @@ class ApproxDP(_EpsilonDelta):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class PureDP(_EpsilonDelta):
+class PureDP(_EpsilonDeltaGuarantee):
     """Pure differential privacy: no event's probability changes by more than a factor ``exp(epsilon)``.
 
     Parameters
@@ -202,7 +202,7 @@ def guarantee_from_dict(data: Facts) -> Guarantee:
     return _KINDS[kind](**arguments)
 
 
-def pure_mu(epsilon: float) -> float:
+def pure_guarantee_mu(epsilon: float) -> float:
     """Return the smallest mu for which epsilon-DP implies mu-GDP: ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``."""
     # The trade-off curves meet at the corner of randomised response.
     if epsilon < _SMALL:  # the tangent is above
@@ -210,7 +210,7 @@ def pure_mu(epsilon: float) -> float:
     return -2 * float(ndtri(expit(-epsilon)))
 
 
-def covered_epsilon(guarantee: Guarantee) -> float:
+def guaranteed_pure_epsilon(guarantee: Guarantee) -> float:
     """Return the largest epsilon at which pure epsilon-DP implies a guarantee.
 
     Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves then pass the
@@ -224,7 +224,7 @@ def covered_epsilon(guarantee: Guarantee) -> float:
     return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
 
 
-def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
+def guarantee_per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
     """Return what each of several releases on the same data may spend: basic composition, or ``mu / sqrt(k)``."""
     if problems == 1:
         return guarantee
@@ -235,7 +235,7 @@ def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
     return PureDP(guarantee.epsilon_bound / problems)
 
 
-def compose(proven: Guarantee, problems: int) -> Guarantee:
+def compose_guarantee(proven: Guarantee, problems: int) -> Guarantee:
     """Return what several runs on the same data give together: ``mu sqrt(k)``, or ``k epsilon``."""
     if isinstance(proven, GaussianDP):
         return GaussianDP(proven.mu * math.sqrt(problems))
@@ -245,7 +245,7 @@ def compose(proven: Guarantee, problems: int) -> Guarantee:
     return ApproxDP(problems * proven.epsilon_bound, delta)
 
 
-def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
+def group_guarantee(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
     r"""Return what is promised to ``size`` records together, by a promise to one and what the noise proves for one.
 
     Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
@@ -319,10 +319,10 @@ def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: st
     sums = math.fsum(epsilons) + (GaussianDP(mu).epsilon(left) if mu > 0 else 0.0)
     if method == "sums" or len(epsilons) + (mu > 0) < 2 or left < _SMALLEST_DELTA:
         return sums
-    return min(sums, _distribution_epsilon(epsilons, mu, left))
+    return min(sums, _composed_guarantee_epsilon(epsilons, mu, left))
 
 
-def _distribution_epsilon(epsilons: list[float], mu: float, delta: float) -> float:
+def _composed_guarantee_epsilon(epsilons: list[float], mu: float, delta: float) -> float:
     """Compose randomised responses and one mu-GDP release on a common grid of privacy losses."""
     # Imported here: dp-accounting takes more than a second.
     from dp_accounting.pld import common, privacy_loss_distribution

@@ -17,9 +17,9 @@ from dpconvex.checks import check_number
 from dpconvex.privacy.bounds import PERSON, RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, for_group, guarantee_from_dict
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, group_guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger_file import MALFORMED, LedgerError, LedgerFile
-from dpconvex.privacy.privacy_filter import COMPOSITIONS, DEFAULT_DELTA, Cost, PrivacyFilter, Remaining
+from dpconvex.privacy.privacy_filter import COMPOSITIONS, DEFAULT_DELTA, FilterCost, FilterRemaining, PrivacyFilter
 
 _PERSON_OF_ROWS = re.compile(r"one person, at most ([1-9][0-9]{0,9}) rows")
 
@@ -27,7 +27,7 @@ _PERSON_OF_ROWS = re.compile(r"one person, at most ([1-9][0-9]{0,9}) rows")
 class BudgetExceeded(LedgerError):
     """A charge of ``guarantee`` was refused because the total would exceed the budget; ``remaining`` is left."""
 
-    def __init__(self, message: str, guarantee: Guarantee, remaining: Remaining) -> None:
+    def __init__(self, message: str, guarantee: Guarantee, remaining: FilterRemaining) -> None:
         super().__init__(message)
         self.guarantee = guarantee
         self.remaining = remaining
@@ -37,7 +37,7 @@ class BudgetExceeded(LedgerError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One granted charge. Public facts only: no value of the data is ever recorded."""
 
     number: int
@@ -51,14 +51,14 @@ class Entry:
     unit: str = RECORD
 
     @classmethod
-    def from_record(cls, number: int, record: Facts) -> Entry:
+    def from_record(cls, number: int, record: Facts) -> LedgerEntry:
         """Return the charge that a record of the file states; raise where it states none."""
         values = {item.name: record[item.name] for item in fields(cls) if item.name != "number"}
         for name in ("time", "dataset", "description", "mechanism", "neighbors"):
             if not isinstance(values[name], str):
                 raise ValueError("This is no record of a charge.")
         values["guarantee"] = guarantee_from_dict(values["guarantee"])
-        return cls(number, **{**values, "unit": _check_unit(values["unit"])})
+        return cls(number, **{**values, "unit": _check_ledger_unit(values["unit"])})
 
 
 class Ledger:
@@ -124,24 +124,24 @@ class Ledger:
             raise ValueError(f"The 'path' parameter of Ledger {wanted}. Got {os.fspath(path)!r} instead.")
         if not isinstance(dataset, str) or not dataset:
             raise ValueError(f"The 'dataset' parameter of Ledger must be a non-empty string. Got {dataset!r} instead.")
-        asked = _checked_budget(epsilon, delta, mu, composition)
+        asked = _checked_ledger_budget(epsilon, delta, mu, composition)
         new = epsilon is not None or mu is not None
         # Absolute, because a worker process that unpickles the ledger may run elsewhere.
         self.path = os.path.abspath(os.fspath(path))
         self.dataset = dataset
-        self._file = LedgerFile(self.path, _totals_after)
+        self._file = LedgerFile(self.path, _ledger_totals_after)
         if not os.path.lexists(self.path):
             if not new:
                 raise LedgerError(
                     f"There is no ledger at '{path}'. To create it with a budget for '{dataset}', "
                     "give epsilon (and delta) or mu: Ledger(path, dataset, epsilon=1.0, delta=1e-6)."
                 )
-            self._file.create(_budget_record(dataset, asked))
+            self._file.create(_ledger_budget_record(dataset, asked))
         states = self._file.read().states
         if new and dataset not in states:
             with self._file.append() as snapshot:
                 if dataset not in snapshot.states:
-                    snapshot.add(_budget_record(dataset, asked))
+                    snapshot.add(_ledger_budget_record(dataset, asked))
             states = snapshot.states
         if dataset not in states:
             raise LedgerError(
@@ -170,7 +170,7 @@ class Ledger:
         mechanism: str = "",
         neighbors: str = "replace_one",
         unit: str = RECORD,
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Record the cost of a release, durably, or raise; call it before noise is drawn.
 
         Parameters
@@ -193,7 +193,7 @@ class Ledger:
             If the total would exceed the budget, or the file cannot be read, written or trusted. Nothing is charged,
             and nothing may be released.
         """
-        mu = _checked_mu(guarantee, mu)
+        mu = _checked_ledger_mu(guarantee, mu)
         for name, value in (("description", description), ("mechanism", mechanism)):
             if not isinstance(value, str):
                 kind = type(value).__name__
@@ -202,11 +202,11 @@ class Ledger:
             raise ValueError(
                 f"The 'neighbors' parameter of Ledger.charge must be one of {RELATIONS}. Got {neighbors!r} instead."
             )
-        unit = _check_unit(unit)
+        unit = _check_ledger_unit(unit)
         with self._file.append() as snapshot:
             totals = self._totals(snapshot.states)
             if totals.charges:
-                same = convert_unit(guarantee, mu, unit, totals.unit)
+                same = convert_ledger_unit(guarantee, mu, unit, totals.unit)
                 if same is None:
                     raise LedgerError(
                         f"The charges of '{self.dataset}' are promises to {totals.unit}, and nothing follows for that "
@@ -223,7 +223,7 @@ class Ledger:
                 remaining = totals.remaining()
                 raise BudgetExceeded(
                     f"The budget of '{self.dataset}' does not allow {guarantee!r}: {remaining}. "
-                    + _refused_charge_advice(totals, cost, guarantee, mu),
+                    + _ledger_refusal_advice(totals, cost, guarantee, mu),
                     guarantee,
                     remaining,
                 )
@@ -231,17 +231,17 @@ class Ledger:
             amounts = {"guarantee": guarantee.to_dict(), "mu": mu, "cost": asdict(cost)}
             record = {"kind": "charge", "dataset": self.dataset, "time": _now(), **words, **amounts}
             snapshot.add(record)
-        return Entry.from_record(totals.charges + 1, record)
+        return LedgerEntry.from_record(totals.charges + 1, record)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """Return the granted charges of this data set, oldest first, after checking every record of the file."""
         records = self._file.verify()[1]
         mine = (record for record in records if record["kind"] == "charge" and record["dataset"] == self.dataset)
-        return [Entry.from_record(number, record) for number, record in enumerate(mine, start=1)]
+        return [LedgerEntry.from_record(number, record) for number, record in enumerate(mine, start=1)]
 
     def affords(self, guarantee: Guarantee, *, mu: float | None = None) -> bool:
         """Return whether a charge would be granted now; charges nothing."""
-        mu = _checked_mu(guarantee, mu)
+        mu = _checked_ledger_mu(guarantee, mu)
         totals = self._totals()
         return totals.charged(totals.cost(guarantee, mu), "replace_one").within_budget()
 
@@ -264,12 +264,12 @@ class Ledger:
         """
         return self._totals().total()
 
-    def remaining(self) -> Remaining:
+    def remaining(self) -> FilterRemaining:
         """Return what is left of the budget."""
         return self._totals().remaining()
 
     def head(self) -> str:
-        """Return number and hash of the newest record. Kept elsewhere, they let :meth:`check` see that later files hold it."""
+        """Return number and hash of the newest record, to be kept elsewhere: :meth:`check` tells if a file has it."""
         snapshot = self._file.read()
         return f"{snapshot.number}-{snapshot.digest}"
 
@@ -316,11 +316,11 @@ class Ledger:
 def _reopen_ledger(path: str, dataset: str, seen: tuple[int, str]) -> Ledger:
     """Open a pickled ledger again, where it is unpickled, and require what it had seen."""
     ledger = Ledger(path, dataset)
-    LedgerFile(path, _totals_after, seen).read()
+    LedgerFile(path, _ledger_totals_after, seen).read()
     return ledger
 
 
-def convert_unit(
+def convert_ledger_unit(
     guarantee: Guarantee, mu: float | None, unit: str, wanted: str
 ) -> tuple[Guarantee, float | None] | None:
     """Return what a promise to one unit, with its proven mu, is for another unit; None if nothing follows.
@@ -338,7 +338,7 @@ def convert_unit(
         return guarantee, mu
     size = -(-theirs // own)
     proven = guarantee if mu is None else GaussianDP(mu)
-    return for_group(guarantee, proven, size), None if mu is None else size * mu
+    return group_guarantee(guarantee, proven, size), None if mu is None else size * mu
 
 
 def _most_rows(unit: str) -> int | None:
@@ -347,7 +347,7 @@ def _most_rows(unit: str) -> int | None:
     return int(found[1]) if found else 1 if unit == RECORD else None
 
 
-def _check_unit(unit: object) -> str:
+def _check_ledger_unit(unit: object) -> str:
     """Return a unit that certificates state, or raise."""
     if isinstance(unit, str) and (unit in (RECORD, PERSON) or _PERSON_OF_ROWS.fullmatch(unit) is not None):
         return unit
@@ -357,7 +357,7 @@ def _check_unit(unit: object) -> str:
     )
 
 
-def _checked_mu(guarantee: object, mu: object) -> float | None:
+def _checked_ledger_mu(guarantee: object, mu: object) -> float | None:
     """Return the mu of a charge, or raise if it or the guarantee is not one."""
     if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
         raise TypeError(
@@ -367,7 +367,9 @@ def _checked_mu(guarantee: object, mu: object) -> float | None:
     return None if mu is None else check_number("mu", "Ledger.charge", mu, "a finite number of at least 0", 0, math.inf)
 
 
-def _checked_budget(epsilon: float | None, delta: float | None, mu: float | None, composition: str | None) -> Facts:
+def _checked_ledger_budget(
+    epsilon: float | None, delta: float | None, mu: float | None, composition: str | None
+) -> Facts:
     """Return the budget that was asked for, or raise if it is not one."""
     asked: Facts = {"epsilon": epsilon, "delta": delta, "composition": composition, "mu": mu}
     for name, value in asked.items():
@@ -383,14 +385,14 @@ def _checked_budget(epsilon: float | None, delta: float | None, mu: float | None
     return asked
 
 
-def _budget_record(dataset: str, asked: Facts) -> Facts:
+def _ledger_budget_record(dataset: str, asked: Facts) -> Facts:
     """Return the record that opens a budget."""
     delta = DEFAULT_DELTA if asked["mu"] is None and asked["delta"] is None else asked["delta"]
     composition = asked["composition"] or "gaussian"
     return {"kind": "budget", "dataset": dataset, "time": _now(), **asked, "delta": delta, "composition": composition}
 
 
-def _totals_after(state: Facts | None, record: Facts) -> Facts:
+def _ledger_totals_after(state: Facts | None, record: Facts) -> Facts:
     """Return the totals of a data set after a record of its log."""
     if record["kind"] == "budget":
         # A second budget of one name was never written; the first one counts.
@@ -399,8 +401,8 @@ def _totals_after(state: Facts | None, record: Facts) -> Facts:
     if state is None:
         raise LedgerError("Its data set has no budget.")
     totals = PrivacyFilter.from_dict(state)
-    Entry.from_record(totals.charges, record)  # raises where it is no charge
-    cost = Cost(**record["cost"])
+    LedgerEntry.from_record(totals.charges, record)  # raises where it is no charge
+    cost = FilterCost(**record["cost"])
     if not all(value >= 0 for value in vars(cost).values()):
         raise LedgerError("It gives something back.")
     after = totals.charged(cost, record["neighbors"], record["unit"])
@@ -413,7 +415,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _refused_charge_advice(totals: PrivacyFilter, cost: Cost, guarantee: Guarantee, mu: float | None) -> str:
+def _ledger_refusal_advice(totals: PrivacyFilter, cost: FilterCost, guarantee: Guarantee, mu: float | None) -> str:
     """Return what to do about a charge that was refused."""
     if totals.delta == 0 and not isinstance(guarantee, PureDP):
         return "A budget with delta=0 takes pure guarantees only: fit with delta=0."

@@ -19,8 +19,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dpconvex.atomic_files import flush_file_folder
 from dpconvex.privacy.description import Facts
-from dpconvex.whole_files import flush_folder
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
 _VERSION = 1
@@ -54,7 +54,7 @@ class LedgerError(RuntimeError):
 
 
 @dataclass
-class Snapshot:
+class LedgerFileSnapshot:
     """The log at one moment: its newest record, the totals by data set, and the records to be appended."""
 
     number: int
@@ -84,7 +84,7 @@ class LedgerFile:
         self.seen = seen
 
     def create(self, record: Facts) -> None:
-        """Write a new file beside its place and link it in, so that it is never seen half made; an existing one stays."""
+        """Write a new file beside its place and link it in, so that it is never seen half made; another one stays."""
         folder, name = os.path.split(self.path)
         draft = ""
         try:
@@ -102,7 +102,7 @@ class LedgerFile:
                 except FileExistsError:
                     return
                 os.replace(draft, self.path)
-            flush_folder(folder)
+            flush_file_folder(folder)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"A ledger cannot be created at '{self.path}': {error}.") from error
         finally:
@@ -114,47 +114,47 @@ class LedgerFile:
             connection.execute("PRAGMA synchronous = EXTRA")
             # One file and no side files at rest: a write-ahead log could be left behind by a copy.
             connection.execute("PRAGMA journal_mode = DELETE")
-            with _ledger_transaction(connection, "IMMEDIATE"):
+            with _ledger_file_transaction(connection, "IMMEDIATE"):
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
                 for table in _TABLES:
                     connection.execute(table)
-                empty = Snapshot(0, _GENESIS, {}, self.advance)
+                empty = LedgerFileSnapshot(0, _GENESIS, {}, self.advance)
                 empty.add(record)
-                _write_records(connection, empty)
+                _write_ledger_file(connection, empty)
 
-    def read(self) -> Snapshot:
+    def read(self) -> LedgerFileSnapshot:
         """Return the newest state of the log, in a time that does not depend on its length."""
-        with self._open() as connection, _ledger_transaction(connection, "DEFERRED"):
+        with self._open() as connection, _ledger_file_transaction(connection, "DEFERRED"):
             snapshot = self._newest(connection)
         self.seen = (snapshot.number, snapshot.digest)
         return snapshot
 
     @contextmanager
-    def append(self) -> Iterator[Snapshot]:
+    def append(self) -> Iterator[LedgerFileSnapshot]:
         """Hold the write lock over a block that gets the newest state.
 
         What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
         the block leaves the file as it was.
         """
         with self._open() as connection:
-            with _ledger_transaction(connection, "IMMEDIATE"):
+            with _ledger_file_transaction(connection, "IMMEDIATE"):
                 snapshot = self._newest(connection)
                 yield snapshot
                 if snapshot.added:
-                    _write_records(connection, snapshot)
+                    _write_ledger_file(connection, snapshot)
                     # Whatever swallows a record: what is not there is not granted.
                     if self._last(connection) != (snapshot.number, snapshot.digest):
                         raise self.damaged("it does not keep what is written")
             self.seen = (snapshot.number, snapshot.digest)
 
-    def verify(self, expected: tuple[int, str] | None = None) -> tuple[Snapshot, list[Facts]]:
-        """Return the newest state and all records after checking every link and total, and that ``expected`` is there."""
-        with self._open() as connection, _ledger_transaction(connection, "DEFERRED"):
+    def verify(self, expected: tuple[int, str] | None = None) -> tuple[LedgerFileSnapshot, list[Facts]]:
+        """Return the newest state and all records after checking every link and total, and that it has ``expected``."""
+        with self._open() as connection, _ledger_file_transaction(connection, "DEFERRED"):
             newest = self._newest(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise self.damaged("its pages are damaged")
-            replayed = Snapshot(0, _GENESIS, {}, self.advance)
+            replayed = LedgerFileSnapshot(0, _GENESIS, {}, self.advance)
             rows = connection.execute("SELECT number, record, hash FROM log ORDER BY number")
             for position, (found, record, link) in enumerate(rows, start=1):
                 if found != position or not isinstance(record, str):
@@ -172,7 +172,7 @@ class LedgerFile:
             if (replayed.number, replayed.digest) != (newest.number, newest.digest):
                 raise self.damaged("its last records are missing")
             self._check_contains(connection, expected)
-            if not _same_totals(newest.states, replayed.states):
+            if not _same_file_totals(newest.states, replayed.states):
                 raise self.damaged("its totals do not follow from its records")
         self.seen = (newest.number, newest.digest)
         return newest, replayed.added
@@ -198,7 +198,7 @@ class LedgerFile:
         except OSError as error:
             raise LedgerError(f"The ledger at '{self.path}' cannot be read: {error}.") from error
 
-    def _newest(self, connection: sqlite3.Connection) -> Snapshot:
+    def _newest(self, connection: sqlite3.Connection) -> LedgerFileSnapshot:
         """Return the newest state, as far as a constant number of rows can tell."""
         # Taken before the file is read: another thread may append and move it meanwhile.
         seen = self.seen
@@ -214,7 +214,7 @@ class LedgerFile:
             states = None
         if not isinstance(states, dict):
             raise self.damaged("its totals are malformed")
-        return Snapshot(number, digest, states, self.advance)
+        return LedgerFileSnapshot(number, digest, states, self.advance)
 
     def _check_header(self, connection: sqlite3.Connection) -> None:
         """Raise unless the file is a ledger of this version, in one file, with the tables of a ledger."""
@@ -284,11 +284,11 @@ def _hash(link: str, text: str) -> str:
     return hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
 
 
-def _same_totals(found: object, expected: object) -> bool:
+def _same_file_totals(found: object, expected: object) -> bool:
     """Compare totals: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and found.keys() == expected.keys() and all(
-            _same_totals(found[name], expected[name]) for name in found
+            _same_file_totals(found[name], expected[name]) for name in found
         )  # fmt: skip
     if isinstance(expected, (list, tuple)):
         if not isinstance(found, list) or len(found) != len(expected):
@@ -303,7 +303,7 @@ def _same_totals(found: object, expected: object) -> bool:
 
 
 @contextmanager
-def _ledger_transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+def _ledger_file_transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
     """See one state of the file, with the write lock if IMMEDIATE; undo everything on any error."""
     connection.execute(f"BEGIN {kind}")
     try:
@@ -315,7 +315,7 @@ def _ledger_transaction(connection: sqlite3.Connection, kind: str) -> Iterator[N
         raise
 
 
-def _write_records(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
+def _write_ledger_file(connection: sqlite3.Connection, snapshot: LedgerFileSnapshot) -> None:
     """Write the added records, the head and the totals, inside the caller's transaction."""
     for record in snapshot.added:
         text = json.dumps(record, sort_keys=True)

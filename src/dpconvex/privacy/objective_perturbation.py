@@ -19,14 +19,14 @@ import numpy as np
 from scipy.special import gammaincc, gammaln, log_ndtr
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import check_neighbors, delta_target, gaussian_delta, smallest_safe
+from dpconvex.privacy.calibration import check_neighbors, delta_target, gaussian_delta, smallest_safe_scale
 from dpconvex.types import Array
 
 # Noise of this many sensitivities: what it does not certify, no noise does.
 _LARGEST_STD = 1e12
 
 
-def two_sided_delta(epsilon: float, ratio: float) -> float:
+def two_sided_objective_delta(epsilon: float, ratio: float) -> float:
     r"""Return ``E (1 - exp(epsilon - ratio |u| - ratio^2 / 2))_+`` for a standard normal ``u``.
 
     It is ``2 gaussian_delta(epsilon, ratio)`` where ``epsilon >= ratio^2 / 2`` and ``1 - 2 e^epsilon Phi(-ratio)``
@@ -37,32 +37,32 @@ def two_sided_delta(epsilon: float, ratio: float) -> float:
     return 1 - 2 * math.exp(epsilon + float(log_ndtr(-ratio)))
 
 
-def glm_add_remove_delta(epsilon: float, ratio: float, kappa: float) -> float:
+def glm_add_remove_objective_delta(epsilon: float, ratio: float, kappa: float) -> float:
     r"""Return delta of objective perturbation of a GLM under add-or-remove-one.
 
     The larger of two directions. Removing the record costs no Jacobian factor but both tails,
-    ``two_sided_delta(epsilon, ratio)``. Adding it costs the factor ``1 + kappa`` but, because the minimiser moves
-    monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for
+    ``two_sided_objective_delta(epsilon, ratio)``. Adding it costs the factor ``1 + kappa`` but, because the minimiser
+    moves monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for
     ``e >= 0`` and ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
     """
     reduced = epsilon - math.log1p(kappa)
     adding = gaussian_delta(max(0.0, reduced), ratio)
     if reduced < 0:
         adding = 1 - math.exp(reduced) * (1 - adding)
-    return max(two_sided_delta(epsilon, ratio), adding)
+    return max(two_sided_objective_delta(epsilon, ratio), adding)
 
 
-def glm_replace_delta(epsilon: float, ratio: float, kappa: float) -> float:
+def glm_replace_objective_delta(epsilon: float, ratio: float, kappa: float) -> float:
     r"""Return delta of objective perturbation of a GLM under replace-one.
 
-    With ``e = epsilon - log(1 + kappa)``, which must be positive for a bound below 1: ``two_sided_delta(e, 2 ratio)``
-    while ``4 ratio^2 <= 2 (sqrt(1 + e^2) - 1)`` and twice that otherwise.
+    With ``e = epsilon - log(1 + kappa)``, which must be positive for a bound below 1:
+    ``two_sided_objective_delta(e, 2 ratio)`` while ``4 ratio^2 <= 2 (sqrt(1 + e^2) - 1)`` and twice that otherwise.
     """
     reduced = epsilon - math.log1p(kappa)
     if reduced <= 0:
         return 1.0
     doubled = 2 * ratio
-    delta = two_sided_delta(reduced, doubled)
+    delta = two_sided_objective_delta(reduced, doubled)
     if doubled * doubled > 2 * (math.sqrt(1 + reduced * reduced) - 1):
         delta *= 2
     return min(1.0, delta)
@@ -76,7 +76,7 @@ def _panel_rule() -> tuple[Array, Array]:
     return (starts + (nodes + 1) / 24).ravel(), np.tile(weights / 24, 12)
 
 
-def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
+def chi_objective_delta(epsilon: float, ratio: float, dimension: int) -> float:
     r"""Return ``E (1 - exp(epsilon - ratio r - ratio^2 / 2))_+`` for ``r`` chi-distributed with ``dimension`` degrees.
 
     The cost of a gradient that may point anywhere in one fixed subspace. The integrand is log-concave beyond its kink,
@@ -84,7 +84,7 @@ def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
     interval is added as a bound, which keeps the result on the safe side.
     """
     if dimension == 1:
-        return two_sided_delta(epsilon, ratio)
+        return two_sided_objective_delta(epsilon, ratio)
     if ratio == 0:
         return -math.expm1(epsilon) if epsilon < 0 else 0.0
     offset = epsilon - ratio * ratio / 2
@@ -108,7 +108,7 @@ def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
     return min(1.0, total * (1 + 1e-11) + tail)
 
 
-def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: str) -> Array:
+def renyi_objective_curve(order: Array, ratio: float, kappa: float, rank: int, direction: str) -> Array:
     r"""Return the Rényi divergence bound of objective perturbation for any convex loss with bounded curvature.
 
     ``direction`` is ``"with"`` (with the record against without), ``"without"``, or ``"replace"``:
@@ -127,17 +127,17 @@ def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: 
     return order * ratio**2 / 2 + rank * psi / (order - 1)
 
 
-def renyi_delta(
+def renyi_objective_delta(
     epsilon: float, ratio: float, kappa: float, rank: int, direction: str, smallest: float = 1e-2, largest: float = 1e5
 ) -> float:
-    r"""Return the best delta that :func:`renyi_curve` gives at orders from ``1 + smallest`` to ``1 + largest``.
+    r"""Return the best delta that :func:`renyi_objective_curve` gives at orders ``1 + smallest`` to ``1 + largest``.
 
     ``delta = min over order of exp((order-1)(curve - epsilon)) (1 - 1/order)^(order-1) / order``. Every order gives a
     valid bound, so a grid refined twice around its best point needs no guarantee of having found the minimum.
     """
 
     def log_delta(order: Array) -> Array:
-        cost = (order - 1) * (renyi_curve(order, ratio, kappa, rank, direction) - epsilon)
+        cost = (order - 1) * (renyi_objective_curve(order, ratio, kappa, rank, direction) - epsilon)
         return cost - np.log(order) + (order - 1) * np.log1p(-1 / order)
 
     orders = 1 + np.geomspace(smallest, largest, 300)
@@ -149,32 +149,38 @@ def renyi_delta(
     return math.exp(min(0.0, float(np.min(log_delta(orders)))))
 
 
-def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> float:
+def trace_objective_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> float:
     r"""Return delta of objective perturbation where a record's Hessian has trace ``kappa Lambda`` at most.
 
-    Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of :func:`renyi_curve`
-    with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a
+    Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of
+    :func:`renyi_objective_curve` with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a
     valid delta, and the larger direction counts.
     """
     largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
     if largest <= 1e-3:
         return 1.0
     directions = ("replace",) if neighbors == "replace_one" else ("with", "without")
-    return max(renyi_delta(epsilon, ratio, kappa, 1, direction, 1e-3, largest) for direction in directions)
+    return max(renyi_objective_delta(epsilon, ratio, kappa, 1, direction, 1e-3, largest) for direction in directions)
 
 
-def structured_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
-    """Return delta for gradients in a ``rank``-dimensional subspace: the worse direction's smaller Rényi or chi bound."""
+def structured_objective_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
+    """Return delta for gradients in a ``rank``-dimensional subspace: the worse direction's better of two bounds."""
     reduced = epsilon - rank * math.log1p(kappa)
     if neighbors == "replace_one":
-        chi = min(1.0, 2 * chi_delta(reduced, 2 * ratio, rank))
-        return min(renyi_delta(epsilon, ratio, kappa, rank, "replace"), chi)
-    with_record = min(renyi_delta(epsilon, ratio, kappa, rank, "with"), chi_delta(reduced, ratio, rank))
-    without_record = min(renyi_delta(epsilon, ratio, kappa, rank, "without"), chi_delta(epsilon, ratio, rank))
+        chi = min(1.0, 2 * chi_objective_delta(reduced, 2 * ratio, rank))
+        return min(renyi_objective_delta(epsilon, ratio, kappa, rank, "replace"), chi)
+    with_record = min(
+        renyi_objective_delta(epsilon, ratio, kappa, rank, "with"), chi_objective_delta(reduced, ratio, rank)
+    )
+    without_record = min(
+        renyi_objective_delta(epsilon, ratio, kappa, rank, "without"), chi_objective_delta(epsilon, ratio, rank)
+    )
     return max(with_record, without_record)
 
 
-def _check_objective(owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str) -> None:
+def _check_objective_perturbation(
+    owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str
+) -> None:
     check_neighbors(neighbors, owner)
     check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
     allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
@@ -193,7 +199,7 @@ def _smallest_std(profile: Callable[[float], float], target: float, epsilon: flo
     """Return the smallest std of ``b`` per unit of Lipschitz constant, or raise if even the largest does not hold."""
     if not profile(1 / _LARGEST_STD) <= target:
         raise _refuse_curvature(epsilon, curvature_ratio)
-    return smallest_safe(lambda std: profile(1 / std) <= target)
+    return smallest_safe_scale(lambda std: profile(1 / std) <= target)
 
 
 def objective_perturbation_delta(
@@ -201,8 +207,8 @@ def objective_perturbation_delta(
 ) -> float:
     """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
     if rank > 1:
-        return structured_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
-    profile = glm_add_remove_delta if neighbors == "add_or_remove_one" else glm_replace_delta
+        return structured_objective_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
+    profile = glm_add_remove_objective_delta if neighbors == "add_or_remove_one" else glm_replace_objective_delta
     return profile(epsilon, ratio, curvature_ratio)
 
 
@@ -244,7 +250,7 @@ def objective_perturbation_scale(
     """
     owner = "objective_perturbation_scale"
     target = delta_target(owner, epsilon, delta)
-    _check_objective(owner, lipschitz, curvature_ratio, rank, neighbors)
+    _check_objective_perturbation(owner, lipschitz, curvature_ratio, rank, neighbors)
     facts = (curvature_ratio, rank, neighbors)
     return lipschitz * _smallest_std(
         lambda ratio: objective_perturbation_delta(epsilon, ratio, *facts), target, epsilon, curvature_ratio
@@ -266,25 +272,28 @@ def objective_perturbation_laplace_scale(
     """
     owner = "objective_perturbation_laplace_scale"
     check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
-    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
+    _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)
     sensitivity = (2 if neighbors == "replace_one" else 1) * lipschitz
-    return trace_laplace_scale(epsilon, sensitivity, curvature_ratio, 1)
+    return trace_objective_laplace_scale(epsilon, sensitivity, curvature_ratio, 1)
 
 
 @lru_cache(maxsize=1024)
-def trace_perturbation_scale(
+def trace_objective_scale(
     epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
 ) -> float:
-    """Return the smallest certified std of ``b`` by :func:`trace_delta`: ``curvature_ratio`` is a trace over ``Lambda``."""
-    owner = "trace_perturbation_scale"
+    """Return the smallest std of ``b`` by :func:`trace_objective_delta`; ``curvature_ratio`` is a trace over Lambda."""
+    owner = "trace_objective_scale"
     target = delta_target(owner, epsilon, delta)
-    _check_objective(owner, lipschitz, curvature_ratio, 1, neighbors)
+    _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)
     return lipschitz * _smallest_std(
-        lambda ratio: trace_delta(epsilon, ratio, curvature_ratio, neighbors), target, epsilon, curvature_ratio
+        lambda ratio: trace_objective_delta(epsilon, ratio, curvature_ratio, neighbors),
+        target,
+        epsilon,
+        curvature_ratio,
     )
 
 
-def trace_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:
+def trace_objective_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:
     """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``sensitivity / (epsilon - k log(1 + kappa / k))``.
 
     ``sensitivity`` is that of the gradient; kappa bounds the trace of a record's Hessian over the strong convexity and

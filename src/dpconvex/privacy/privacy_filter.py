@@ -45,7 +45,14 @@ from dataclasses import dataclass, replace
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, covered_epsilon, pure_mu
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    guaranteed_pure_epsilon,
+    pure_guarantee_mu,
+)
 
 DEFAULT_DELTA = 1e-6
 COMPOSITIONS = ("gaussian", "sums")
@@ -60,7 +67,7 @@ Total = tuple[float, float]  # a sum, and what rounding took from it
 
 
 @dataclass(frozen=True)
-class Remaining:
+class FilterRemaining:
     """The rest of a budget.
 
     A charge of ``ApproxDP(epsilon, delta)``, of ``PureDP(epsilon)``, or of ``GaussianDP(mu)`` is certain to be granted:
@@ -93,7 +100,7 @@ class Remaining:
 
 
 @dataclass(frozen=True)
-class Cost:
+class FilterCost:
     """Amounts that a charge adds to the totals: either epsilon and delta, or the square of mu."""
 
     epsilon: float = 0.0
@@ -142,21 +149,21 @@ class PrivacyFilter:
             raise ValueError("These are no totals of a budget.")
         return found
 
-    def cost(self, guarantee: Guarantee, mu: float | None = None) -> Cost:
-        """Return what a release, mu-Gaussian DP too if ``mu`` is given, would be charged: the first allowed cost or the last."""
+    def cost(self, guarantee: Guarantee, mu: float | None = None) -> FilterCost:
+        """Return what a release, perhaps mu-Gaussian DP too, would be charged: the first allowed cost, or the last."""
         costs = self._possible_costs(guarantee, mu)
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 
-    def _possible_costs(self, guarantee: Guarantee, mu: float | None) -> list[Cost]:
+    def _possible_costs(self, guarantee: Guarantee, mu: float | None) -> list[FilterCost]:
         if isinstance(guarantee, GaussianDP):
-            stated = Cost(epsilon=math.inf) if guarantee.mu > 0 else Cost()
+            stated = FilterCost(epsilon=math.inf) if guarantee.mu > 0 else FilterCost()
             mu = guarantee.mu if mu is None else min(mu, guarantee.mu)
         else:
-            stated = Cost(guarantee.epsilon_bound, guarantee.delta_bound)
+            stated = FilterCost(guarantee.epsilon_bound, guarantee.delta_bound)
             if stated.delta == 0:
-                known = pure_mu(stated.epsilon)
+                known = pure_guarantee_mu(stated.epsilon)
                 mu = known if mu is None else min(mu, known)
-        squares = Cost(mu_squared=math.inf if mu is None else mu * mu)
+        squares = FilterCost(mu_squared=math.inf if mu is None else mu * mu)
         if self.mu is not None:
             return [squares]
         if self.composition == "sums" or not self.delta or mu is None:
@@ -167,21 +174,21 @@ class PrivacyFilter:
             # It may also take all that is left, in epsilon and delta: nothing is kept for later charges.
             e, d = self._unspent()
             whole = e > 0 and d > 0 and gaussian_delta(e * (1 + ROUNDING), mu) <= d
-            return [squares, Cost(e, d)] if whole else [squares]
+            return [squares, FilterCost(e, d)] if whole else [squares]
         # A mu that says less than the guarantee is not where its epsilon and delta come from.
         implied = stated.delta > 0 and gaussian_delta(stated.epsilon, mu) <= stated.delta
         return [squares, stated] if implied else [stated]
 
-    def charged(self, cost: Cost, neighbors: str, unit: str = RECORD) -> PrivacyFilter:
+    def charged(self, cost: FilterCost, neighbors: str, unit: str = RECORD) -> PrivacyFilter:
         """Return the filter after one more charge, whether or not the budget allows it."""
         left = self.before_gaussian
         if left is None and self.mu is None and cost.mu_squared > 0:
             left = self._unspent()
         return replace(
             self,
-            spent_epsilon=_add_compensated(self.spent_epsilon, cost.epsilon),
-            spent_delta=_add_compensated(self.spent_delta, cost.delta),
-            spent_mu_squared=_add_compensated(self.spent_mu_squared, cost.mu_squared),
+            spent_epsilon=_add_filter_charge(self.spent_epsilon, cost.epsilon),
+            spent_delta=_add_filter_charge(self.spent_delta, cost.delta),
+            spent_mu_squared=_add_filter_charge(self.spent_mu_squared, cost.mu_squared),
             before_gaussian=left,
             mixed=self.mixed or (self.before_gaussian is not None and cost.epsilon + cost.delta > 0),
             charges=self.charges + 1,
@@ -238,9 +245,9 @@ class PrivacyFilter:
         epsilon = self.epsilon_at(self.delta or 0.0)
         return ApproxDP(epsilon, self.delta) if self.delta else PureDP(epsilon)
 
-    def remaining(self) -> Remaining:
+    def remaining(self) -> FilterRemaining:
         """Return what is left, in words and numbers for people."""
-        return Remaining(
+        return FilterRemaining(
             *self._left(),
             spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
             budget_epsilon=self.epsilon,
@@ -274,8 +281,8 @@ class PrivacyFilter:
 
 
 def pure_epsilon(mu: float) -> float:
-    """Return an epsilon, hardly below the largest one, with ``pure_mu(epsilon) <= mu``."""
-    return (1 - 1e-8) * covered_epsilon(GaussianDP(mu))
+    """Return an epsilon, hardly below the largest one, with ``pure_guarantee_mu(epsilon) <= mu``."""
+    return (1 - 1e-8) * guaranteed_pure_epsilon(GaussianDP(mu))
 
 
 def _is_number(value: object, low: float = -1e100, high: float = 1e100) -> bool:
@@ -289,7 +296,7 @@ def _is_pair(value: object, low: float = -1e100) -> bool:
     return pair and _is_number(value[0], low) and _is_number(value[1])  # type: ignore[index]
 
 
-def _add_compensated(total: Total, value: float) -> Total:
+def _add_filter_charge(total: Total, value: float) -> Total:
     """Add without losing what rounding takes, so that many small charges sum up to what they are."""
     if value == 0:
         return total

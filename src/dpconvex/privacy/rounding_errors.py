@@ -20,17 +20,17 @@ MANY_ROWS = 2**40
 
 
 def most_summed_rows(n_samples: int, neighbors: str) -> int:
-    """Return for how many rows rounding is paid: ten times a nominal number, 2 million at least, where it is private."""
+    """Return for how many rows rounding is paid: ten times a nominal number, at least 2 million, if it is private."""
     return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
 
 
-def summation_error(
+def summation_rounding_error(
     n_rows: int, dimension: int, largest_term: float, additions: int | None = None, people: bool = False
 ) -> float:
     r"""Bound the norm of the rounding error of a sum over rows.
 
     A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
-    pairwise over blocks, runs and partitions (`dpconvex.engine.summation.most_additions`). The computed sum is
+    pairwise over blocks, runs and partitions (`dpconvex.engine.summation.most_summation_additions`). The computed sum is
     the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
     2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
 
@@ -50,7 +50,7 @@ def summation_error(
     return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
 
 
-def relative_sum_error(n_rows: int, dimension: int, additions: int | None = None) -> float:
+def relative_rounding_error(n_rows: int, dimension: int, additions: int | None = None) -> float:
     """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' norms.
 
     Norms are those of rows that were mapped by the same matrix, and err as their products do. `additions` are those
@@ -60,9 +60,9 @@ def relative_sum_error(n_rows: int, dimension: int, additions: int | None = None
 
 
 def _number_of_additions(n_rows: int, dimension: int, additions: int | None) -> int:
-    from dpconvex.engine.summation import most_additions
+    from dpconvex.engine.summation import most_summation_additions
 
-    return most_additions(n_rows, dimension) if additions is None else additions
+    return most_summation_additions(n_rows, dimension) if additions is None else additions
 
 
 def _relative_error(roundings: int) -> float:

@@ -93,7 +93,7 @@ def check_sampling(sampling: object, neighbors: str, owner: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _log_moment(rate: float, mu: float, order: float) -> float:
+def _subsampled_log_moment(rate: float, mu: float, order: float) -> float:
     """Return an upper bound of ``log(1 + E)`` of the module's docstring."""
     plain = order * (order - 1) * mu * mu / 2  # no amplification: the whole Gaussian mechanism
     start, stop = mu / 2, max(order * mu, mu / 2) + _TAIL_STDS
@@ -119,16 +119,16 @@ def _log_moment(rate: float, mu: float, order: float) -> float:
     return min(plain, grown_total)
 
 
-def dominating_rdp(rate: float, mu: float, orders: Iterable[float]) -> Array:
+def dominating_subsampled_rdp(rate: float, mu: float, orders: Iterable[float]) -> Array:
     """Return the Renyi divergences of one step under replace-one, either scheme.
 
     ``rate`` is the probability that a given record is in the batch, in (0, 1], and ``mu = sensitivity / std`` with the
     replace-one sensitivity of a sum.
     """
-    triples = _triple_log_terms(mu)
+    triples = _subsampled_log_terms(mu)
     moments = []
     for order in map(float, orders):
-        moment = _log_moment(rate, mu, order)
+        moment = _subsampled_log_moment(rate, mu, order)
         if order.is_integer() and 2 <= order <= _LARGEST_ORDER:
             j = np.arange(2, int(order) + 1)
             choices = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
@@ -139,7 +139,7 @@ def dominating_rdp(rate: float, mu: float, orders: Iterable[float]) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _triple_log_terms(mu: float) -> Array:
+def _subsampled_log_terms(mu: float) -> Array:
     """Return bounds of ``log z_j`` for j = 2, 3, ... of the module's docstring."""
     j = np.arange(2, _LARGEST_ORDER + 1)
     plain = math.log(2) + j * (j - 1) * mu * mu / 2
@@ -158,7 +158,7 @@ def _triple_log_terms(mu: float) -> Array:
     return bound
 
 
-def _poisson_rdp(rate: float, mu: float, orders: Array) -> Array:
+def _poisson_subsampled_rdp(rate: float, mu: float, orders: Array) -> Array:
     """Return dp-accounting's Renyi divergences of one Poisson-sampled step under add-or-remove-one."""
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
@@ -179,14 +179,16 @@ def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def sampled_epsilon(sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float) -> float:
+def subsampled_epsilon(
+    sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float
+) -> float:
     """Return an upper bound on epsilon, at ``delta``, of all steps together; ``rate`` is ``batch_size / n``.
 
     ``multiplier`` is ``std / sensitivity`` of the SUM over a batch, under this relation. ``"fixed"`` needs replace-one.
     """
-    check_sampling(sampling, neighbors, "sampled_epsilon")
-    check_number("rate", "sampled_epsilon", rate, "a number in (0, 1]", 0, 1 + 1e-15, low_open=True)
-    check_number("delta", "sampled_epsilon", delta, "a number in (0, 1)", 0, 1, low_open=True)
+    check_sampling(sampling, neighbors, "subsampled_epsilon")
+    check_number("rate", "subsampled_epsilon", rate, "a number in (0, 1]", 0, 1 + 1e-15, low_open=True)
+    check_number("delta", "subsampled_epsilon", delta, "a number in (0, 1)", 0, 1, low_open=True)
     mu = 1 / multiplier
     renyi = _renyi_epsilon(neighbors, rate, steps, mu, delta)
     small = steps <= _MOST_DISTRIBUTION_STEPS and mu <= _LARGEST_DISTRIBUTION_MU
@@ -202,22 +204,24 @@ def sampled_epsilon(sampling: str, neighbors: str, rate: float, steps: int, mult
 
 
 def _renyi_epsilon(neighbors: str, rate: float, steps: int, mu: float, delta: float) -> float:
-    rdp = dominating_rdp if neighbors == "replace_one" else _poisson_rdp
+    rdp = dominating_subsampled_rdp if neighbors == "replace_one" else _poisson_subsampled_rdp
     return rdp_epsilon(_ORDERS, steps * rdp(rate, mu, _ORDERS), delta)
 
 
 @lru_cache(maxsize=256)
-def sampled_multiplier(sampling: str, neighbors: str, rate: float, steps: int, epsilon: float, delta: float) -> float:
-    """Return the smallest certified ``std / sensitivity`` by :func:`sampled_epsilon`, rounded up to four digits."""
+def subsampled_multiplier(
+    sampling: str, neighbors: str, rate: float, steps: int, epsilon: float, delta: float
+) -> float:
+    """Return the smallest certified ``std / sensitivity`` by :func:`subsampled_epsilon`, rounded up to four digits."""
     target = epsilon * (1 - _RESERVE)
 
     def renyi_holds(multiplier: float) -> bool:
         return _renyi_epsilon(neighbors, rate, steps, 1 / multiplier, delta) <= target
 
     def holds(multiplier: float) -> bool:
-        return sampled_epsilon(sampling, neighbors, rate, steps, multiplier, delta) <= target
+        return subsampled_epsilon(sampling, neighbors, rate, steps, multiplier, delta) <= target
 
-    check_sampling(sampling, neighbors, "sampled_multiplier")
+    check_sampling(sampling, neighbors, "subsampled_multiplier")
     # Finitely many orders leave some epsilon even where nothing is released.
     high = 1.0 if rdp_epsilon(_ORDERS, np.zeros(_ORDERS.size), delta) < target else math.inf
     while high <= _LARGEST_MULTIPLIER and not renyi_holds(high):
@@ -230,17 +234,17 @@ def sampled_multiplier(sampling: str, neighbors: str, rate: float, steps: int, e
     low = high / 2
     while renyi_holds(low):
         low, high = low / 2, low
-    high = _bisect_upwards(renyi_holds, low, high, 5e-5)
+    high = _bisect_subsampled(renyi_holds, low, high, 5e-5)
     if neighbors == "add_or_remove_one" and steps <= _MOST_DISTRIBUTION_STEPS:
         # Distributions are slow, and a per mille of noise is not worth the wait.
-        high = _bisect_upwards(holds, high / 2, high, 1e-3)
+        high = _bisect_subsampled(holds, high / 2, high, 1e-3)
     rounded = _rounded_up(high)
     while not holds(rounded):
         rounded = _rounded_up(rounded * (1 + 1e-3))
     return rounded
 
 
-def _bisect_upwards(holds: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
+def _bisect_subsampled(holds: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
     """Narrow ``(low, high]``, where ``holds(high)`` is true, and return its upper end."""
     while high / low > 1 + accuracy:
         middle = math.sqrt(low * high)

@@ -13,15 +13,15 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
-from dpconvex.reports.facts import (
+from dpconvex.reports.coefficients_and_forecasts import (
     LEVEL,
     AccuracyForecast,
+    coefficient_column_bounds,
     coefficient_intervals,
     coefficient_uncertainty,
-    column_bounds,
     feature_names,
 )
-from dpconvex.reports.printable import visible
+from dpconvex.reports.printable import printable_text
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True)
-class Curve:
+class ChartCurve:
     """A named line through points: dashed as a reference, or with marks at its points."""
 
     name: str
@@ -50,7 +50,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ChartAxis:
     """One axis: its label, its range, and whether it is logarithmic."""
 
     label: str
@@ -83,15 +83,15 @@ class Axis:
         return [round(k * step, 12) for k in range(start, stop + 1)]
 
 
-def _svg_picture(title: str, description: str, height: float, body: list[str]) -> str:
+def _svg_chart(title: str, description: str, height: float, body: list[str]) -> str:
     """Return a picture with its title and description."""
     number = next(_numbers)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
             f'aria-labelledby="plot-{number}-title plot-{number}-text">',
-            f'<title id="plot-{number}-title">{escape(visible(title))}</title>',
-            f'<desc id="plot-{number}-text">{escape(visible(description))}</desc>',
+            f'<title id="plot-{number}-title">{escape(printable_text(title))}</title>',
+            f'<desc id="plot-{number}-text">{escape(printable_text(description))}</desc>',
             *body,
             "</svg>",
         ]
@@ -105,14 +105,14 @@ def standalone_svg(svg: str) -> str:
 
 
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(visible(words))}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(printable_text(words))}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
-def line_chart(title: str, description: str, curves: Sequence[Curve], x: Axis, y: Axis) -> str:
+def line_chart(title: str, description: str, curves: Sequence[ChartCurve], x: ChartAxis, y: ChartAxis) -> str:
     """Return an SVG with one line per curve and a legend in its upper right corner."""
     inside_width, inside_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     right, bottom, middle = LEFT + inside_width, TOP + inside_height, TOP + inside_height / 2
@@ -134,7 +134,7 @@ def line_chart(title: str, description: str, curves: Sequence[Curve], x: Axis, y
     body.append(_text(LEFT + inside_width / 2, HEIGHT - 10, x.label, "label"))
     body.append(
         f'<text transform="translate(16 {middle:.1f}) rotate(-90)" text-anchor="middle" class="label">'
-        f"{escape(visible(y.label))}</text>"
+        f"{escape(printable_text(y.label))}</text>"
     )
     for number, curve in enumerate(curves):
         color, height = COLORS[number % len(COLORS)], TOP + 18 + 20 * number
@@ -146,30 +146,30 @@ def line_chart(title: str, description: str, curves: Sequence[Curve], x: Axis, y
             body += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.6" fill="{color}"/>' for a, b in points]
         body.append(_text(right - 42, height + 4, curve.name, "legend", "end"))
         body.append(f'<line x1="{right - 36}" y1="{height:.1f}" x2="{right - 8}" y2="{height:.1f}" {stroke}/>')
-    return _svg_picture(title, description, HEIGHT, body)
+    return _svg_chart(title, description, HEIGHT, body)
 
 
-def tradeoff_curve(name: str, claim: Guarantee) -> Curve:
+def tradeoff_chart_curve(name: str, claim: Guarantee) -> ChartCurve:
     """Return the trade-off curve of a guarantee, denser at both ends, where it bends."""
     x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
     if not isinstance(claim, GaussianDP):  # the corner of the two straight lines
         corner = 1 / (1 + math.exp(min(claim.epsilon_bound, 500)))
         x = np.sort(np.append(x, corner * (1 - claim.delta(math.inf))))
-    return Curve(name, x.tolist(), np.asarray(claim.tradeoff(x)).tolist())
+    return ChartCurve(name, x.tolist(), np.asarray(claim.tradeoff(x)).tolist())
 
 
-def tradeoff_chart(description: str, claim: Guarantee, more: Sequence[Curve] = (), answer: str = "") -> str:
+def tradeoff_chart(description: str, claim: Guarantee, more: Sequence[ChartCurve] = (), answer: str = "") -> str:
     """Return the smallest errors that a claim allows an attacker who answers, beside guessing and more curves."""
-    guessing = Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True)
+    guessing = ChartCurve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True)
     alarms, misses = "false alarms", "misses"
     if answer:
         alarms, misses = f"false alarms: says “{answer}” wrongly", f"misses: does not say “{answer}” where it is so"
     return line_chart(
         "What an attacker can achieve",
         description,
-        [tradeoff_curve("the claim: no attack lies below", claim), guessing, *more],
-        Axis(alarms, 0, 1, form="{:.0%}".format),
-        Axis(misses, 0, 1, form="{:.0%}".format),
+        [tradeoff_chart_curve("the claim: no attack lies below", claim), guessing, *more],
+        ChartAxis(alarms, 0, 1, form="{:.0%}".format),
+        ChartAxis(misses, 0, 1, form="{:.0%}".format),
     )
 
 
@@ -184,12 +184,12 @@ def accuracy_chart(ahead: AccuracyForecast) -> str:
         f"Predicted {ahead.quantity}, for {ahead.budget} from {x[0]:g} to {x[-1]:g}: it falls from {form(y[0])} to "
         f"{form(y[-1])} as the budget grows. Without privacy it is {form(alone)}.",
         [
-            Curve("private", x, y, marks=True),
-            Curve("this budget", [ahead.own, ahead.own], [low, high], dashed=True),
-            Curve("without privacy", [x[0], x[-1]], [alone, alone], dashed=True),
+            ChartCurve("private", x, y, marks=True),
+            ChartCurve("this budget", [ahead.own, ahead.own], [low, high], dashed=True),
+            ChartCurve("without privacy", [x[0], x[-1]], [alone, alone], dashed=True),
         ],
-        Axis(ahead.budget, x[0], x[-1], logarithmic=True),
-        Axis("predicted excess loss", low, high, logarithmic=True, form=form),
+        ChartAxis(ahead.budget, x[0], x[-1], logarithmic=True),
+        ChartAxis("predicted excess loss", low, high, logarithmic=True, form=form),
     )
 
 
@@ -201,7 +201,7 @@ def _row_chart(
     low, high = min(0.0, float(drawn.min())), max(0.0, float(drawn.max()))
     high = 1.0 if high == low else high
     pad = 0.04 * (high - low)
-    axis = Axis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
+    axis = ChartAxis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
     left, row, top = 190, 26, 8
     bottom, inside = top + row * len(names), WIDTH - left - RIGHT
 
@@ -229,12 +229,12 @@ def _row_chart(
             body.append(f'<circle cx="{across(value):.1f}" cy="{middle:.1f}" r="4.2" fill="{COLORS[0]}"/>')
     body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
     body.append(_text(left + inside / 2, bottom + 42, label, "label"))
-    return _svg_picture(title, description, bottom + 54, body)
+    return _svg_chart(title, description, bottom + 54, body)
 
 
-def _column_effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
+def _column_effect_chart_rows(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
     """Return effects of columns between their bounds, with interval ends and unit; None where one is infinite."""
-    coef, bounds = np.atleast_2d(model.coef_)[0], column_bounds(model)
+    coef, bounds = np.atleast_2d(model.coef_)[0], coefficient_column_bounds(model)
     label, width = "coefficient", np.ones(len(coef))
     if bounds is not None:  # columns of different units can be compared
         label, width = _BETWEEN_BOUNDS, bounds[1] - bounds[0]
@@ -243,14 +243,14 @@ def _column_effects(model: Fitted, ends: Array | None) -> tuple[Array, Array | N
     return (values, ends, label) if np.isfinite(values if ends is None else ends).all() else None
 
 
-def effect_plot(model: Fitted, most: int) -> str | None:
+def effect_chart(model: Fitted, most: int) -> str | None:
     """Return an SVG of bars: the effect of each column between its bounds, with the noise where it is known."""
     coef, spread = np.atleast_2d(model.coef_), coefficient_uncertainty(model)
-    if column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
+    if coefficient_column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
         return None
     exact = spread is not None and spread.exact
     noise = coef[0][:, None] + np.array([-2.0, 2.0]) * spread.coef[:, None] if spread is not None and exact else None
-    found = _column_effects(model, noise)
+    found = _column_effect_chart_rows(model, noise)
     if found is None:
         return None
     names, (values, ends, label) = feature_names(model), found
@@ -261,18 +261,18 @@ def effect_plot(model: Fitted, most: int) -> str | None:
     return _row_chart("Effect of each column", words, names, values, ends, label, bars=True)
 
 
-def _interval_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
+def _interval_chart_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
     """Return the effects of columns with confidence intervals; None without them."""
     intervals = coefficient_intervals(model, level)
-    found = None if intervals is None or len(intervals) > 1 else _column_effects(model, intervals[0])
+    found = None if intervals is None or len(intervals) > 1 else _column_effect_chart_rows(model, intervals[0])
     if found is None or found[1] is None:
         return None
     return found[0], found[1], found[2]
 
 
-def interval_plot(model: Fitted, most: int) -> str | None:
+def interval_chart(model: Fitted, most: int) -> str | None:
     """Return an SVG of effects with intervals, the `most` largest in the order of columns; None without intervals."""
-    found = _interval_effects(model, LEVEL)
+    found = _interval_chart_effects(model, LEVEL)
     if found is None:
         return None
     names, (values, ends, label) = feature_names(model), found
@@ -303,7 +303,7 @@ def plot_coefficients(model: Fitted, level: float = LEVEL, ax: Axes | None = Non
     -----
     Privacy: intervals are computed from what the fit released, and may be published with it.
     """
-    found = _interval_effects(model, level)
+    found = _interval_chart_effects(model, level)
     if found is None:
         raise ValueError(
             "plot_coefficients needs a fit with inference=True and one vector of coefficients. Got another one."

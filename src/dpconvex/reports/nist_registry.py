@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT
-from dpconvex.reports.printable import quoted
-from dpconvex.reports.release_file import ReleaseFacts
-from dpconvex.reports.wording import describe_method, name_unit, promise, unprotected_facts
+from dpconvex.reports.printable import printable_quote
+from dpconvex.reports.release_file import ReleaseFileFacts
+from dpconvex.reports.wording import method_wording, promise_wording, unit_name_wording, unprotected_wording
 from dpconvex.version import __version__
-from dpconvex.whole_files import write_whole
 
 YOURS = "Yours to answer"
 
@@ -28,7 +28,7 @@ Entry = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Answer:
+class NISTAnswer:
     """A question or hazard of one layer of NIST's pyramid, with its answer."""
 
     layer: str
@@ -41,7 +41,7 @@ class Answer:
         return self.answer.startswith(YOURS)
 
 
-def nist_answers(certificate: Certificate, release: ReleaseFacts, has_ledger: bool) -> list[Answer]:
+def nist_answers(certificate: Certificate, release: ReleaseFileFacts, has_ledger: bool) -> list[NISTAnswer]:
     """Return all questions of NIST SP 800-226 for one release, from the top of its pyramid down."""
 
     def said(field: str, ask: str) -> str:
@@ -58,15 +58,15 @@ def nist_answers(certificate: Certificate, release: ReleaseFacts, has_ledger: bo
     )
     layers = {
         "Guarantee": {
-            "Privacy parameters": promise(certificate.guarantee),
+            "Privacy parameters": promise_wording(certificate.guarantee),
             "Hazard: a large epsilon": said("budget_reason", "why this budget is right (budget_reason)."),
             "Hazard: a large delta": small,
-            "Unit of privacy": f"one {name_unit(certificate, release)}; {relation}",
+            "Unit of privacy": f"one {unit_name_wording(certificate, release)}; {relation}",
             "Hazard: several records of one person": f"The certificate's unit is “{certificate.unit}”; the report "
             "says what several records are promised.",
         },
         "Algorithms and utility": {
-            "Mechanism": describe_method(certificate),
+            "Mechanism": method_wording(certificate),
             "Correctness": f"{certificate.theorem}. `dpconvex verify` derives it again.",
             "Hazard: contributions without a bound": "Columns are clipped to public bounds and a record's influence is "
             "limited; the certificate states both.",
@@ -101,21 +101,21 @@ def nist_answers(certificate: Certificate, release: ReleaseFacts, has_ledger: bo
             "kept carelessly.",
         },
     }
-    return [Answer(layer, ask, words) for layer, questions in layers.items() for ask, words in questions.items()]
+    return [NISTAnswer(layer, ask, words) for layer, questions in layers.items() for ask, words in questions.items()]
 
 
-def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
+def registry_entry(model: Fitted, release: ReleaseFileFacts | None = None) -> Entry:
     """Return the registry's entry of a fitted model as nested dictionaries.
 
     Entries have three tiers: what was published by whom (1), what is promised (2), how it was done (3). The tier is the
     highest whose fields are all answered. Gaussian DP with mu is zero-concentrated DP with ``rho = mu^2 / 2``, the form
     that the registry knows; mu stands beside it.
     """
-    release = ReleaseFacts() if release is None else release
+    release = ReleaseFileFacts() if release is None else release
     certificate = model.certificate_
     certificate.verify()
     exact = certificate.sampler != FLOATING_POINT
-    stated = promise(certificate.guarantee)
+    stated = promise_wording(certificate.guarantee)
     return {
         "status": "Draft",
         "registry_authors": [release.author] if release.author else [],
@@ -131,7 +131,7 @@ def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
             "data_product_sector": release.sector,
             "dp_flavor": _registry_flavor(certificate),
             "privacy_loss": {
-                "privacy_unit": name_unit(certificate, release),
+                "privacy_unit": unit_name_wording(certificate, release),
                 "privacy_unit_description": _registry_relation(certificate),
                 "privacy_parameters": _registry_parameters(certificate),
                 "privacy_parameters_description": stated,
@@ -154,7 +154,7 @@ def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Columns are clipped to public bounds. No setting is taken "
                 "from the data without being paid for.",
-                "mechanisms": f"{describe_method(certificate)} Software: dpconvex {__version__}. Noise is drawn "
+                "mechanisms": f"{method_wording(certificate)} Software: dpconvex {__version__}. Noise is drawn "
                 + ("exactly, on a public grid." if exact else "in floating point."),
                 "justification": release.budget_reason,
             },
@@ -163,13 +163,13 @@ def registry_entry(model: Fitted, release: ReleaseFacts | None = None) -> Entry:
     }
 
 
-def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: ReleaseFacts | None = None) -> Path:
+def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: ReleaseFileFacts | None = None) -> Path:
     """Write the entry of a fitted model as a YAML file; see :func:`registry_entry`."""
-    write_whole(path, ("\n".join(_yaml_lines(registry_entry(model, release))) + "\n").encode())
+    write_file_atomically(path, ("\n".join(_registry_yaml_lines(registry_entry(model, release))) + "\n").encode())
     return Path(path)
 
 
-def _registry_tier(release: ReleaseFacts) -> int:
+def _registry_tier(release: ReleaseFileFacts) -> int:
     """Return the highest tier whose fields are all answered."""
     if not all((release.name, release.controller, release.purpose, release.published)):
         return 1
@@ -185,9 +185,9 @@ def _registry_flavor(certificate: Certificate) -> Entry:
         "name": names.get(type(certificate.guarantee), "Approximate DP"),
         "input_metric": "Symmetric distance" if added else "Change-one distance",
         "bound_on_input_distance": 1,
-        "output_measure": promise(certificate.guarantee),
+        "output_measure": promise_wording(certificate.guarantee),
         "data_domain": f"Tables of {columns} bounded columns and a target.",
-        "unprotected_quantities": ", ".join(unprotected_facts(certificate)),
+        "unprotected_quantities": ", ".join(unprotected_wording(certificate)),
     }
 
 
@@ -213,11 +213,11 @@ def _registry_parameters(certificate: Certificate) -> Entry:
     return found | {"delta": delta} if delta else found
 
 
-def _yaml_lines(value: Mapping[str, object], indent: str = "") -> Iterator[str]:
+def _registry_yaml_lines(value: Mapping[str, object], indent: str = "") -> Iterator[str]:
     """Yield nested dictionaries as YAML."""
     for name, part in value.items():
         if isinstance(part, Mapping):
             yield f"{indent}{name}:"
-            yield from _yaml_lines(part, f"{indent}  ")
+            yield from _registry_yaml_lines(part, f"{indent}  ")
         else:
-            yield f"{indent}{name}: {quoted(part)}"
+            yield f"{indent}{name}: {printable_quote(part)}"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import unicodedata
 
-__all__ = ["on_page", "quoted", "visible"]
+__all__ = ["printable_on_page", "printable_quote", "printable_text"]
 
 
-def visible(text: str, kept: str = "") -> str:
+def printable_text(text: str, kept: str = "") -> str:
     r"""Return text whose signs can all be seen; others are escaped, like ``\x1b``, but for the ones that are kept.
 
     Examples
     --------
-    >>> print(visible("red \x1b[31m"))
+    >>> print(printable_text("red \x1b[31m"))
     red \x1b[31m
     """
     if text.isprintable():
@@ -25,17 +25,17 @@ def visible(text: str, kept: str = "") -> str:
     return "".join(sign if _is_seen(sign) or sign in kept else _escape_sign(sign, r"\x{:02x}") for sign in text)
 
 
-def on_page(value: object) -> object:
+def printable_on_page(value: object) -> object:
     """Return what a template shows: text whose signs can be seen, but for line breaks and those that join letters."""
-    return visible(value, "\n\t\u200c\u200d") if type(value) is str else value
+    return printable_text(value, "\n\t\u200c\u200d") if type(value) is str else value
 
 
-def quoted(value: object) -> str:
+def printable_quote(value: object) -> str:
     r"""Return a text, number or list of them as JSON, YAML and TOML alike write it, text in double quotes.
 
     Examples
     --------
-    >>> print(quoted("na\u00efve\x7f"))
+    >>> print(printable_quote("na\u00efve\x7f"))
     "naïve\u007f"
     """
     plain = json.dumps(value, ensure_ascii=False)

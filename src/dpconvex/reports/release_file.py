@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_toml
+from dpconvex.inputs.schema import parse_schema_toml
 
 _LONGEST, _LARGEST_FILE = 2000, 2**18
 
@@ -20,7 +20,7 @@ def _asks(question: str) -> str:
 
 
 @dataclass(frozen=True)
-class ReleaseFacts:
+class ReleaseFileFacts:
     """Statements of a release file about itself, in the order of reports; an empty string was left out."""
 
     name: str = _asks("Name of the release")
@@ -43,24 +43,24 @@ class ReleaseFacts:
 
 
 #: Question of each field.
-FIELDS: dict[str, str] = {item.name: item.metadata["question"] for item in fields(ReleaseFacts)}
+FIELDS: dict[str, str] = {item.name: item.metadata["question"] for item in fields(ReleaseFileFacts)}
 
 
-def read_release(path: Path) -> ReleaseFacts:
+def read_release_file(path: Path) -> ReleaseFileFacts:
     """Read and check a release file."""
     if not path.is_file():
         raise InputError(f"The release file {str(path)!r} is not a file.")
     if os.path.getsize(path) > _LARGEST_FILE:
         raise InputError(f"The release file is larger than {_LARGEST_FILE // 2**10} KiB.")
     try:
-        data = parse_toml(path.read_bytes().decode("utf-8"))
+        data = parse_schema_toml(path.read_bytes().decode("utf-8"))
     except ValueError:
         # No detail: should somebody pass the data here, no part of it is shown.
         raise InputError('The release file must be TOML in UTF-8, such as name = "...".') from None
-    return parse_release(data)
+    return parse_release_file(data)
 
 
-def parse_release(data: Mapping[str, object]) -> ReleaseFacts:
+def parse_release_file(data: Mapping[str, object]) -> ReleaseFileFacts:
     """Check the content of a release file: fields at its top, or in a table [release]."""
     inner = data.get("release", data)
     if not isinstance(inner, Mapping) or (inner is not data and len(data) > 1):
@@ -78,4 +78,4 @@ def parse_release(data: Mapping[str, object]) -> ReleaseFacts:
                 f"The field '{name}' of the release file must be text of at most {_LONGEST} characters, or a date."
             )
         found[name] = value.strip()
-    return ReleaseFacts(**found)
+    return ReleaseFileFacts(**found)

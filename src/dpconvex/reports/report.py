@@ -12,44 +12,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.reports.charts import accuracy_chart, effect_plot, interval_plot, tradeoff_chart, tradeoff_curve
-from dpconvex.reports.facts import (
+from dpconvex.reports.charts import accuracy_chart, effect_chart, interval_chart, tradeoff_chart, tradeoff_chart_curve
+from dpconvex.reports.coefficients_and_forecasts import (
     AccuracyForecast,
-    Uncertainty,
+    CoefficientUncertainty,
     attacker_limits,
+    coefficient_column_bounds,
+    coefficient_problem_names,
     coefficient_rows,
     coefficient_uncertainty,
-    column_bounds,
     feature_names,
     forecast_model,
     gaussian_guarantee,
-    problem_names,
 )
 from dpconvex.reports.nist_registry import nist_answers
-from dpconvex.reports.printable import on_page
-from dpconvex.reports.release_file import ReleaseFacts
+from dpconvex.reports.printable import printable_on_page
+from dpconvex.reports.release_file import ReleaseFileFacts
 from dpconvex.reports.wording import (
-    describe_mechanism,
-    describe_method,
-    describe_noise,
-    describe_quantity,
-    describe_sampler,
-    describe_unit,
-    formula,
+    formula_wording,
     largest_factor,
-    limits,
-    name_unit,
-    promise,
-    quotable_sentence,
-    release_answers,
+    limits_wording,
+    mechanism_wording,
+    method_wording,
+    noise_wording,
+    promise_wording,
+    quantity_wording,
+    quotable_wording,
+    release_answer_wording,
+    sampler_wording,
+    unit_name_wording,
+    unit_wording,
 )
 from dpconvex.version import __version__
-from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
     from dpconvex.evaluation import PrivateScore
@@ -62,7 +62,7 @@ _POSTPROCESSING = ("coef_bound", "release_radius", "threshold")
 def render_report(
     model: Fitted,
     ledger: Ledger | None = None,
-    release: ReleaseFacts | None = None,
+    release: ReleaseFileFacts | None = None,
     scores: Sequence[PrivateScore] = (),
 ) -> str:
     """Return the report of a fitted model as HTML: one page without scripts and without references to other files.
@@ -74,8 +74,8 @@ def render_report(
         verify raises ``CertificateError``: a report on a false claim is not written.
     ledger : Ledger, optional
         Whose state the report shows; that of the model by default.
-    release : ReleaseFacts, optional
-        Who publishes the model, why and until when; see :func:`dpconvex.reports.release_file.read_release`.
+    release : ReleaseFileFacts, optional
+        Who publishes the model, why and until when; see :func:`dpconvex.reports.release_file.read_release_file`.
     scores : sequence of PrivateScore, optional
         Measured accuracy, paid for.
 
@@ -92,26 +92,26 @@ def render_report(
     certificate.verify()
     guarantee, sharper = certificate.guarantee, gaussian_guarantee(certificate)
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
-    release = ReleaseFacts() if release is None else release
-    spread, ahead, who = coefficient_uncertainty(model), forecast_model(model), release_answers(release)
+    release = ReleaseFileFacts() if release is None else release
+    spread, ahead, who = coefficient_uncertainty(model), forecast_model(model), release_answer_wording(release)
     attacks = [("by the claim", attacker_limits(guarantee))]
     if sharper is not None:
         attacks.append(("by the mechanism itself", attacker_limits(sharper)))
     few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
-    intervals = interval_plot(model, _MOST_BARS) if few else None
+    intervals = interval_chart(model, _MOST_BARS) if few else None
     environment = Environment(
-        loader=PackageLoader("dpconvex.reports", "."), autoescape=True, trim_blocks=True, finalize=on_page
+        loader=PackageLoader("dpconvex.reports", "."), autoescape=True, trim_blocks=True, finalize=printable_on_page
     )
     return environment.get_template("report.html").render(
         title=f"Privacy report: {release.name or type(model).__name__}",
-        quote=quotable_sentence(model, release),
+        quote=quotable_wording(model, release),
         who=who,
         missing=not all(answer for _, answer in who),
         learned=_learned_columns(model, release.target),
-        unit=name_unit(certificate, release),
+        unit=unit_name_wording(certificate, release),
         joins=certificate.neighbors == "add_or_remove_one",
-        limits=list(limits(certificate)),
-        method=describe_method(certificate),
+        limits_wording=list(limits_wording(certificate)),
+        method=method_wording(certificate),
         scores=[score for score in scores if math.isfinite(score.value)],
         nist=nist_answers(certificate, release, ledger is not None),
         does=(type(model).__doc__ or "").strip().split("\n")[0],
@@ -121,38 +121,38 @@ def render_report(
         certificate_json=certificate.to_json(),
         seeded=certificate.sampler.startswith("seeded"),
         warnings=certificate.warnings,
-        promise=promise(guarantee),
-        formula=formula(guarantee),
+        promise_wording=promise_wording(guarantee),
+        formula_wording=formula_wording(guarantee),
         kind=guarantee.kind,
         factor=None if isinstance(guarantee, GaussianDP) else largest_factor(guarantee.epsilon_bound),
         failure=float(getattr(guarantee, "delta_bound", 0.0)),
         attacks=attacks,
         sharper=sharper,
-        tradeoff_plot=_tradeoff_plot(certificate, sharper, attacks[0][1].accuracy),
-        groups=_group_promises(certificate),
-        whom=describe_unit(certificate.unit),
+        tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
+        groups=_report_group_promises(certificate),
+        whom=unit_wording(certificate.unit),
         thing="record" if certificate.unit == RECORD else "person",
         things=certificate.bounds.counted,
         epsilons=_equivalent_epsilons(guarantee),
         noise=[
-            (describe_quantity(name), describe_noise(term, certificate.bounds.counted))
+            (quantity_wording(name), noise_wording(term, certificate.bounds.counted))
             for name, term in certificate.noise.items()
         ],
-        mechanism=describe_mechanism(certificate.mechanism),
-        sampler=describe_sampler(certificate),
-        facts=_public_facts(certificate),
+        mechanism=mechanism_wording(certificate.mechanism),
+        sampler=sampler_wording(certificate),
+        facts=_report_public_facts(certificate),
         settings=_report_settings(certificate),
-        headings=problem_names(model),
-        coefficients=_coefficient_table(model, spread),
+        headings=coefficient_problem_names(model),
+        coefficients=_report_coefficient_table(model, spread),
         spread=spread,
-        bounded=column_bounds(model) is not None,
+        bounded=coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
-        interval_plot=intervals,
-        effect_plot=None if intervals else effect_plot(model, _MOST_BARS),
+        interval_chart=intervals,
+        effect_chart=None if intervals else effect_chart(model, _MOST_BARS),
         ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
-        accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
-        extra=_released_values(model),
+        accuracy_rows=[] if ahead is None else _report_accuracy_rows(ahead),
+        extra=_report_released_values(model),
         remaining=None if ledger is None else ledger.remaining(),
         charges=[] if ledger is None else ledger.entries(),
     )
@@ -162,7 +162,7 @@ def write_report(
     model: Fitted,
     path: str | os.PathLike[str],
     ledger: Ledger | None = None,
-    release: ReleaseFacts | None = None,
+    release: ReleaseFileFacts | None = None,
     scores: Sequence[PrivateScore] = (),
 ) -> Path:
     """Write the report of a fitted model to an HTML file, and return its path.
@@ -180,7 +180,7 @@ def write_report(
     ...     print(write_report(model, f"{folder}/report.html").name)
     report.html
     """
-    write_whole(path, render_report(model, ledger, release, scores).encode())
+    write_file_atomically(path, render_report(model, ledger, release, scores).encode())
     return Path(path)
 
 
@@ -191,12 +191,12 @@ def _equivalent_epsilons(guarantee: Guarantee) -> list[tuple[str, str]]:
     return [(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in (1e-3, 1e-6, 1e-9)]
 
 
-def _group_promises(certificate: Certificate) -> list[tuple[int, str]]:
+def _report_group_promises(certificate: Certificate) -> list[tuple[int, str]]:
     """Return what several records of one person are promised together; nothing where people are the unit."""
     rows: list[tuple[int, str]] = []
     for size in () if "person" in certificate.unit else (1, 2, 5, 10):
         try:
-            rows.append((size, promise(certificate.for_group(size))))
+            rows.append((size, promise_wording(certificate.for_group(size))))
         except ValueError:  # delta would be 1
             rows.append((size, "nothing"))
     return rows
@@ -209,7 +209,7 @@ def _learned_columns(model: Fitted, target: str) -> str:
     return f"{f'“{target}”' if target else 'a target column'} from {len(names)} columns: {listed}"
 
 
-def _tradeoff_plot(certificate: Certificate, sharper: Guarantee | None, accuracy: float) -> str:
+def _report_tradeoff(certificate: Certificate, sharper: Guarantee | None, accuracy: float) -> str:
     """Return the trade-off curves of the claim and of the mechanism."""
     words = (
         "Horizontal: how often the attacker raises a false alarm. Vertical: how often the attacker misses. Every "
@@ -217,11 +217,11 @@ def _tradeoff_plot(certificate: Certificate, sharper: Guarantee | None, accuracy
         f"the attacker is right at most {accuracy:.1%} of the time."
     )
     answer = "in the data" if certificate.neighbors == "add_or_remove_one" else "the second version"
-    more = [] if sharper is None else [tradeoff_curve("the mechanism itself: nor below this", sharper)]
+    more = [] if sharper is None else [tradeoff_chart_curve("the mechanism itself: nor below this", sharper)]
     return tradeoff_chart(words, certificate.guarantee, more, answer)
 
 
-def _accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
+def _report_accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
     """Return budgets and predicted excess losses as a table."""
     rows = [
         (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), ahead.form(risk))
@@ -230,20 +230,22 @@ def _accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
     return [*rows, ("without privacy", ahead.form(ahead.without_privacy))]
 
 
-def _coefficient_table(model: Fitted, spread: Uncertainty | None) -> list[dict[str, object]]:
+def _report_coefficient_table(model: Fitted, spread: CoefficientUncertainty | None) -> list[dict[str, object]]:
     """Return the rows of coefficients with noise and public bounds."""
-    rows, bounds = coefficient_rows(model), column_bounds(model)
+    rows, bounds = coefficient_rows(model), coefficient_column_bounds(model)
     first = len(rows) - len(feature_names(model))  # 1 after an intercept
     table: list[dict[str, object]] = []
     for number, row in enumerate(rows, -first):
         noise = None if spread is None else spread.intercept if number < 0 else spread.coef[number]
-        limits = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
+        limits_wording = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
         words = "" if noise is None else f"{noise:.3g}"
-        table.append({"name": row.name, "values": row.values, "ends": row.intervals, "noise": words, "bounds": limits})
+        table.append(
+            {"name": row.name, "values": row.values, "ends": row.intervals, "noise": words, "bounds": limits_wording}
+        )
     return table
 
 
-def _public_facts(certificate: Certificate) -> list[tuple[str, str]]:
+def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
     """Return the public facts that the certificate follows from."""
     bounds = certificate.bounds
     names = {
@@ -254,9 +256,11 @@ def _public_facts(certificate: Certificate) -> list[tuple[str, str]]:
         "alpha": "penalty alpha",
         "fit_intercept": "intercept",
     }
-    facts = [(label, _plain_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)]
+    facts = [
+        (label, _plain_report_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)
+    ]
     facts.append(("loss", repr(getattr(bounds, "loss", ""))))
-    facts.append(("solver's certified tolerance", _plain_value(certificate.solver_tolerance)))
+    facts.append(("solver's certified tolerance", _plain_report_value(certificate.solver_tolerance)))
     return facts
 
 
@@ -266,20 +270,20 @@ def _report_settings(certificate: Certificate) -> list[tuple[str, str]]:
         row
         for name, value in sorted(certificate.parameters.items())
         if name not in ("feature_bounds", "label_set") and value is not None
-        for row in _flatten_settings(name.replace("_", " "), value)
+        for row in _flatten_report_settings(name.replace("_", " "), value)
     ]
 
 
-def _flatten_settings(name: str, value: object) -> Iterator[tuple[str, str]]:
+def _flatten_report_settings(name: str, value: object) -> Iterator[tuple[str, str]]:
     """Yield a setting, or those inside it, one line each."""
     if isinstance(value, dict):
         for inner, part in value.items():
-            yield from _flatten_settings(f"{name}: {str(inner).replace('_', ' ')}", part)
+            yield from _flatten_report_settings(f"{name}: {str(inner).replace('_', ' ')}", part)
     else:
-        yield name, "chosen from public facts" if value is None else _plain_value(value)
+        yield name, "chosen from public facts" if value is None else _plain_report_value(value)
 
 
-def _plain_value(value: object) -> str:
+def _plain_report_value(value: object) -> str:
     """Return a value as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -290,21 +294,21 @@ def _plain_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _released_values(model: Fitted) -> list[tuple[str, str]]:
+def _report_released_values(model: Fitted) -> list[tuple[str, str]]:
     """Return what was released on the way."""
     released = getattr(model, "released_", None) or {}
-    return [(str(name).replace("_", " "), _shorten_value(value)) for name, value in sorted(released.items())]
+    return [(str(name).replace("_", " "), _shorten_report_value(value)) for name, value in sorted(released.items())]
 
 
-def _shorten_value(value: object) -> str:
+def _shorten_report_value(value: object) -> str:
     """Return a released quantity in a few words: numbers as they are, large tables by their shape."""
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {_shorten_value(part)}" for name, part in value.items())
+        return "; ".join(f"{name}: {_shorten_report_value(part)}" for name, part in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
         if len(value) and isinstance(value[0], dict):
-            return " | ".join(_shorten_value(part) for part in value)
+            return " | ".join(_shorten_report_value(part) for part in value)
         numbers = np.asarray(value)
         if numbers.size > 12 or numbers.dtype.kind not in "fiu":
             return " × ".join(str(length) for length in numbers.shape) + " values, in released_"
         return ", ".join(f"{number:.4g}" for number in numbers.ravel())
-    return _plain_value(value)
+    return _plain_report_value(value)

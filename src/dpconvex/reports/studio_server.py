@@ -111,7 +111,7 @@ class Studio:
         return JSONResponse({"session": self._session, "ledger": self.ledger is not None})
 
     async def _page(self, request: Request) -> Response:
-        return HTMLResponse(studio_pages.page())
+        return HTMLResponse(studio_pages.studio_page())
 
     async def _file(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -123,17 +123,17 @@ class Studio:
     async def _timeline(self, request: Request) -> Response:
         if self.ledger is None:
             raise InputError("This studio was started without --ledger.")
-        return HTMLResponse(await run_in_threadpool(studio_pages.ledger_timeline, self.ledger))
+        return HTMLResponse(await run_in_threadpool(studio_pages.studio_ledger_timeline, self.ledger))
 
     async def _forecast(self, request: Request) -> Response:
-        sent = studio_pages.parse_json(await _body(request))
-        return HTMLResponse(await run_in_threadpool(studio_pages.forecast, sent))
+        sent = studio_pages.parse_studio_json(await _body(request))
+        return HTMLResponse(await run_in_threadpool(studio_pages.studio_forecast, sent))
 
     async def _schema(self, request: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(studio_pages.check_schema, await _text(request)))
+        return HTMLResponse(await run_in_threadpool(studio_pages.check_studio_schema, await _text(request)))
 
     async def _model(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(studio_pages.verify_model, await _body(request)))
+        return JSONResponse(await run_in_threadpool(studio_pages.verify_studio_model, await _body(request)))
 
 
 def _same(sent: str, secret: str) -> bool:
@@ -156,7 +156,7 @@ async def _text(request: Request, largest: int = LARGEST) -> str:
     return (await _body(request, largest)).decode("utf-8", errors="replace")
 
 
-def serve(ledger: Ledger | None = None, port: int = 0, opened: Callable[[str], None] = print) -> None:
+def serve_studio(ledger: Ledger | None = None, port: int = 0, opened: Callable[[str], None] = print) -> None:
     """Serve the studio on 127.0.0.1 until it is interrupted.
 
     ``opened`` is told the address once the studio listens; port 0 takes a free one.

@@ -12,26 +12,26 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.certificate import Certificate
-from dpconvex.reports.charts import interval_plot, standalone_svg
-from dpconvex.reports.facts import (
+from dpconvex.reports.charts import interval_chart, standalone_svg
+from dpconvex.reports.coefficients_and_forecasts import (
     attacker_limits,
+    coefficient_heading,
     coefficient_intervals,
+    coefficient_problem_names,
     coefficient_rows,
     feature_names,
     gaussian_guarantee,
-    problem_names,
-    value_heading,
 )
-from dpconvex.reports.printable import visible
+from dpconvex.reports.printable import printable_text
 from dpconvex.reports.wording import (
-    describe_guarantee,
-    describe_labels,
-    describe_mechanism,
-    describe_neighbors,
-    describe_public_facts,
-    describe_sampler,
-    explain_guarantee,
-    noise_lines,
+    guarantee_meaning_wording,
+    guarantee_wording,
+    label_wording,
+    mechanism_wording,
+    neighbors_wording,
+    noise_wording_lines,
+    public_facts_wording,
+    sampler_wording,
 )
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ class Summary:
         return self.text
 
 
-def certificate_facts(certificate: Certificate) -> list[tuple[str, str]]:
+def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
     """Return a certificate as labels and words; a line without a label continues the one above."""
-    labels = describe_labels(certificate)
+    labels = label_wording(certificate)
     facts = [
-        ("guarantee", describe_guarantee(certificate.guarantee)),
-        ("meaning", explain_guarantee(certificate.guarantee, certificate.neighbors, certificate.unit)),
+        ("guarantee", guarantee_wording(certificate.guarantee)),
+        ("meaning", guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
         ("promised to", certificate.unit),
-        ("neighbours", describe_neighbors(certificate)),
-        ("mechanism", describe_mechanism(certificate.mechanism)),
+        ("neighbours", neighbors_wording(certificate)),
+        ("mechanism", mechanism_wording(certificate.mechanism)),
         ("because", certificate.theorem),
-        ("public facts", describe_public_facts(certificate)),
-        *(("" if number else "noise", line) for number, line in enumerate(noise_lines(certificate))),
-        ("sampler", describe_sampler(certificate)),
+        ("public facts", public_facts_wording(certificate)),
+        *(("" if number else "noise", line) for number, line in enumerate(noise_wording_lines(certificate))),
+        ("sampler", sampler_wording(certificate)),
     ]
     if labels is not None:
         facts.append(("label set", labels))
@@ -80,7 +80,7 @@ def shown(name: object) -> str:
     return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
 
 
-def shown_names(names: Iterable[object], width: int) -> list[str]:
+def summary_names(names: Iterable[object], width: int) -> list[str]:
     """Return names as they are shown, at most this wide; what is cut is numbered, so that no two look alike."""
     found = []
     for number, name in enumerate(names):
@@ -93,15 +93,15 @@ def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted model as plain text."""
     certificate, width = model.certificate_, 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
-    for label, value in [*certificate_facts(certificate), *model._summary_facts()]:
+    for label, value in [*certificate_summary(certificate), *model._summary_facts()]:
         text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
     rows, (problems, columns) = coefficient_rows(model), np.atleast_2d(model.coef_).shape
     wide = BESIDE if rows[-1].intervals else WIDTH
     first = len(rows) - columns  # 1 after an intercept
-    names = [row.name for row in rows[:first]] + shown_names([row.name for row in rows[first:]], wide)
-    headings = [value_heading(model).replace("value", "coefficient")]
+    names = [row.name for row in rows[:first]] + summary_names([row.name for row in rows[first:]], wide)
+    headings = [coefficient_heading(model).replace("value", "coefficient")]
     if problems > 1:
-        headings = shown_names([model._problem_name(problem) for problem in range(problems)], wide)
+        headings = summary_names([model._problem_name(problem) for problem in range(problems)], wide)
     for problem, heading in enumerate(headings):
         head = f"{heading:<{wide}} {'value':>20}" + (f"{'95 % interval':>26}" if rows[-1].intervals else "")
         text += ["-" * width, head, "-" * width]
@@ -114,7 +114,7 @@ def summary_text(model: Fitted) -> str:
     return "\n".join(text)
 
 
-def certificate_table(certificate: Certificate) -> Table:
+def certificate_summary_table(certificate: Certificate) -> Table:
     """Return the certificate as a table for a terminal."""
     from rich.markup import escape as escape_markup
     from rich.table import Table
@@ -122,12 +122,12 @@ def certificate_table(certificate: Certificate) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for label, text in certificate_facts(certificate):
+    for label, text in certificate_summary(certificate):
         table.add_row(label, escape_markup(text))
     return table
 
 
-def coefficient_table(model: Fitted) -> Table:
+def coefficient_summary_table(model: Fitted) -> Table:
     """Return intercept and coefficients for a terminal: of at most MOST_CLASSES classes, the first of many."""
     from rich.markup import escape as escape_markup
     from rich.table import Table
@@ -140,9 +140,9 @@ def coefficient_table(model: Fitted) -> Table:
     notes = [f"and {count:,} more {name}" for name, count in left.items() if count > 0]
     table = Table(caption=", ".join(notes) + ": the model file has them" if notes else None)
     table.add_column("coefficient")
-    headings = problem_names(model)
+    headings = coefficient_problem_names(model)
     if problems > 1:
-        headings = shown_names(headings[:MOST_CLASSES], LONGEST_LABEL)
+        headings = summary_names(headings[:MOST_CLASSES], LONGEST_LABEL)
     for heading in headings:
         table.add_column(escape_markup(heading), justify="right")
     rows = coefficient_rows(model, MOST_COEFFICIENTS)
@@ -155,7 +155,7 @@ def coefficient_table(model: Fitted) -> Table:
     return table
 
 
-def coefficients(model: Fitted) -> dict[str, list[float] | float]:
+def summary_coefficients(model: Fitted) -> dict[str, list[float] | float]:
     """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
     intervals = coefficient_intervals(model)
     found = {"coef": np.asarray(model.coef_).tolist(), "intercept": np.asarray(model.intercept_).tolist()}
@@ -164,11 +164,11 @@ def coefficients(model: Fitted) -> dict[str, list[float] | float]:
     return found
 
 
-def model_card(model: Fitted) -> str:
+def model_summary_card(model: Fitted) -> str:
     """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds, largest coefficients."""
     certificate = model.certificate_
     odds = attacker_limits(gaussian_guarantee(certificate) or certificate.guarantee).accuracy
-    facts = [fact for fact in certificate_facts(certificate) if fact[0] in _CARD_FACTS]
+    facts = [fact for fact in certificate_summary(certificate) if fact[0] in _CARD_FACTS]
     facts.append(("an attacker at even odds", f"right at most {100 * odds:.1f} % of the time"))
     if certificate.sampler.startswith("seeded"):
         facts.insert(0, ("not private", "random_state was fixed, which is for tests"))
@@ -185,7 +185,7 @@ def model_card(model: Fitted) -> str:
         facts.append(("largest coefficients", ", ".join(words)))
         if intervals is not None:
             facts.append(("in brackets", "95 % intervals of sampling and privacy noise"))
-    plot, picture = interval_plot(model, _CARD_COEFFICIENTS), ""
+    plot, picture = interval_chart(model, _CARD_COEFFICIENTS), ""
     if plot is not None:  # an image of its own: styles of a notebook and of an SVG in it would mix
         data = b64encode(standalone_svg(plot).encode()).decode()
         picture = (
@@ -194,7 +194,7 @@ def model_card(model: Fitted) -> str:
         )
     rows = "".join(
         f'<tr><th style="text-align:left;padding:2px 12px 2px 0">{escape(label)}</th>'
-        f'<td style="text-align:left">{escape(visible(words))}</td></tr>'
+        f'<td style="text-align:left">{escape(printable_text(words))}</td></tr>'
         for label, words in facts
     )
     return (

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.certificate import Certificate, NoiseTerm
+from dpconvex.privacy.certificate import Certificate, CertifiedNoise
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT
-from dpconvex.reports.release_file import FIELDS, ReleaseFacts
+from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
@@ -102,7 +102,7 @@ _NEIGHBORS = {
 }
 
 
-def _guarantee_numbers(guarantee: Guarantee) -> tuple[str, list[str]]:
+def _guarantee_wording_parts(guarantee: Guarantee) -> tuple[str, list[str]]:
     """Return the kind of a guarantee, and its numbers as people write them."""
     if isinstance(guarantee, GaussianDP):
         return "Gaussian differential privacy", [f"mu = {guarantee.mu:g}"]
@@ -112,19 +112,19 @@ def _guarantee_numbers(guarantee: Guarantee) -> tuple[str, list[str]]:
     return "pure differential privacy", [epsilon]
 
 
-def describe_guarantee(guarantee: Guarantee) -> str:
+def guarantee_wording(guarantee: Guarantee) -> str:
     """Return the numbers of a guarantee, for a table."""
-    kind, numbers = _guarantee_numbers(guarantee)
+    kind, numbers = _guarantee_wording_parts(guarantee)
     return numbers[0] + (f" ({kind})" if len(numbers) == 1 else f", {numbers[1]}")
 
 
-def promise(guarantee: Guarantee) -> str:
+def promise_wording(guarantee: Guarantee) -> str:
     """Return the guarantee as it stands in a sentence."""
-    kind, numbers = _guarantee_numbers(guarantee)
+    kind, numbers = _guarantee_wording_parts(guarantee)
     return f"{kind} with {' and '.join(numbers)}"
 
 
-def formula(guarantee: Guarantee) -> str:
+def formula_wording(guarantee: Guarantee) -> str:
     """Return the inequality that the guarantee states, in plain characters."""
     if isinstance(guarantee, GaussianDP):
         return f"type II error ≥ Φ( Φ⁻¹(1 − type I error) − {guarantee.mu:.6g} )"
@@ -139,9 +139,9 @@ def largest_factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.4g}" if epsilon < 30 else f"exp({epsilon:g})"
 
 
-def explain_guarantee(guarantee: Guarantee, neighbors: str, unit: str = RECORD) -> str:
+def guarantee_meaning_wording(guarantee: Guarantee, neighbors: str, unit: str = RECORD) -> str:
     """Return what the guarantee means for one record or person, as a sentence."""
-    change, unit = _NEIGHBORS[neighbors][1], describe_unit(unit)
+    change, unit = _NEIGHBORS[neighbors][1], unit_wording(unit)
     if isinstance(guarantee, GaussianDP):
         return (
             f"Telling whether {unit} {change} is at least as hard as telling N(0, 1) from "
@@ -154,14 +154,14 @@ def explain_guarantee(guarantee: Guarantee, neighbors: str, unit: str = RECORD) 
     return text + "."
 
 
-def describe_unit(unit: str) -> str:
+def unit_wording(unit: str) -> str:
     """Return the protected unit as it stands in a sentence."""
     if unit == RECORD:
         return unit
     return unit.replace(", at most", " with at most") if "rows" in unit else f"{unit} with all its rows"
 
 
-def name_unit(certificate: Certificate, release: ReleaseFacts) -> str:
+def unit_name_wording(certificate: Certificate, release: ReleaseFileFacts) -> str:
     """Return the protected unit in the publisher's word: "record", or "patient, at most 12 rows"."""
     unit = certificate.unit.removeprefix("one ")
     if not release.unit:
@@ -171,18 +171,18 @@ def name_unit(certificate: Certificate, release: ReleaseFacts) -> str:
     return unit.replace("person", release.unit)
 
 
-def describe_neighbors(certificate: Certificate) -> str:
+def neighbors_wording(certificate: Certificate) -> str:
     """Return in what neighbouring data sets differ."""
     name = certificate.neighbors
     return f"{name.replace('_', ' ')}: {_NEIGHBORS[name][0]}".replace(RECORD, certificate.unit)
 
 
-def describe_quantity(name: str) -> str:
+def quantity_wording(name: str) -> str:
     """Return the quantity that a noise term was added to."""
     return _QUANTITIES.get(name, name)
 
 
-def describe_noise(term: NoiseTerm, counted: str = "rows") -> str:
+def noise_wording(term: CertifiedNoise, counted: str = "rows") -> str:
     """Return one noise term in words: every coordinate of a released vector is a number of its own."""
     count = term.dimension * term.releases
     one, many = (words.replace("rows", counted) for words in _NUMBERS[term.added_to])
@@ -194,30 +194,30 @@ def describe_noise(term: NoiseTerm, counted: str = "rows") -> str:
     return f"l2-Laplace noise of scale {term.scale:.4g} on {where}"
 
 
-def noise_lines(certificate: Certificate) -> list[str]:
+def noise_wording_lines(certificate: Certificate) -> list[str]:
     """Return all noise terms in words, those of one kind under one heading."""
-    kinds: dict[tuple[str, str], list[tuple[str, NoiseTerm]]] = {}
+    kinds: dict[tuple[str, str], list[tuple[str, CertifiedNoise]]] = {}
     for name, term in certificate.noise.items():
         kinds.setdefault((term.distribution, term.added_to), []).append((name, term))
     lines, counted = [], certificate.bounds.counted
     for (law, statistic), terms in kinds.items():
         if len(terms) == 1 or law != "gaussian":
-            lines += [f"{describe_quantity(name)}: {describe_noise(term, counted)}" for name, term in terms]
+            lines += [f"{quantity_wording(name)}: {noise_wording(term, counted)}" for name, term in terms]
             continue
         lines.append(f"Gaussian noise on each {_NUMBERS[statistic][0].replace('rows', counted)}, standard deviation")
         for name, term in terms:
             count = term.dimension * term.releases
             numbers = _NUMBERS[statistic][count > 1].split()[0]
-            lines.append(f"{term.scale:>6.4g} for {count:,} {numbers}: {describe_quantity(name)}")
+            lines.append(f"{term.scale:>6.4g} for {count:,} {numbers}: {quantity_wording(name)}")
     return lines
 
 
-def describe_mechanism(name: str) -> str:
+def mechanism_wording(name: str) -> str:
     """Return the name of a mechanism, and where it adds noise."""
     return f"{name}: {_MECHANISMS[name]}" if name in _MECHANISMS else name
 
 
-def describe_labels(certificate: Certificate) -> str | None:
+def label_wording(certificate: Certificate) -> str | None:
     """Return where the label set is from; None for numbers."""
     found = certificate.parameters.get("label_set")
     if found == "assumed public":
@@ -228,7 +228,7 @@ def describe_labels(certificate: Certificate) -> str | None:
     return None if found is None else "declared beforehand"
 
 
-def describe_sampler(certificate: Certificate) -> str:
+def sampler_wording(certificate: Certificate) -> str:
     """Return how noise was drawn, and what of floating point the guarantee covers."""
     failure = certificate.failure_probability
     if failure is None:
@@ -236,7 +236,7 @@ def describe_sampler(certificate: Certificate) -> str:
     return f"{certificate.sampler}; no last digit gives a value away, except with probability {failure:.0e}"
 
 
-def describe_public_facts(certificate: Certificate) -> str:
+def public_facts_wording(certificate: Certificate) -> str:
     """Return the sizes and bounds that the noise was computed from."""
     bounds = certificate.bounds
     facts = f"{bounds.n_samples:,} {bounds.counted}"
@@ -247,30 +247,31 @@ def describe_public_facts(certificate: Certificate) -> str:
     return facts + f", penalty alpha {bounds.alpha:.4g}"
 
 
-def describe_method(certificate: Certificate) -> str:
+def method_wording(certificate: Certificate) -> str:
     """Return how the coefficients were computed, for a reader without training."""
     found = _METHODS.get(certificate.mechanism, "Random noise was added as the certificate states.")
     intervals = certificate.parameters.get("inference", False)
     return found + (" The certainty of the result was measured in the same way." if intervals else "")
 
 
-def quotable_sentence(model: Fitted, release: ReleaseFacts) -> str:
+def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
     """Return one sentence that says what was published and what is promised."""
     certificate = model.certificate_
     name = f"“{release.name}”" if release.name else f"This {type(model).__name__}"
     return (
-        f"{name} was published with {promise(certificate.guarantee)} for each {name_unit(certificate, release)}: "
+        f"{name} was published with {promise_wording(certificate.guarantee)} "
+        f"for each {unit_name_wording(certificate, release)}: "
         "what can be learned from it changes little whether or not anybody's data were used, and whatever they are."
     )
 
 
-def release_answers(release: ReleaseFacts) -> list[tuple[str, str]]:
+def release_answer_wording(release: ReleaseFileFacts) -> list[tuple[str, str]]:
     """Return every question of a release file with its answer; empty where the file is silent."""
     # The unit and the target have sections of their own.
     return [(ask, getattr(release, field)) for field, ask in FIELDS.items() if field not in ("unit", "target")]
 
 
-def unprotected_facts(certificate: Certificate) -> list[str]:
+def unprotected_wording(certificate: Certificate) -> list[str]:
     """Return what is assumed public."""
     facts = ["names, bounds and units of the columns"]
     if certificate.neighbors != "add_or_remove_one":
@@ -283,7 +284,7 @@ def unprotected_facts(certificate: Certificate) -> list[str]:
     return facts
 
 
-def limits(certificate: Certificate) -> Iterator[tuple[str, str]]:
+def limits_wording(certificate: Certificate) -> Iterator[tuple[str, str]]:
     """Yield what the guarantee does not cover, each with a heading."""
     yield (
         "What is true of everybody",
@@ -291,7 +292,7 @@ def limits(certificate: Certificate) -> Iterator[tuple[str, str]]:
     )
     yield (
         "What is assumed to be public",
-        f"{', '.join(unprotected_facts(certificate))}. Bounds that were read from the data are not covered.",
+        f"{', '.join(unprotected_wording(certificate))}. Bounds that were read from the data are not covered.",
     )
     yield (
         "Other releases",

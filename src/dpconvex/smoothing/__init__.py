@@ -6,7 +6,6 @@ from dpconvex.on_demand import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
-    from dpconvex.smoothing.derived_kernels import MixtureKernel
     from dpconvex.smoothing.kernels import (
         KERNELS,
         EpanechnikovKernel,
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
         Kernel,
         LaplacianKernel,
         LogisticKernel,
+        MixtureKernel,
         UniformKernel,
     )
     from dpconvex.smoothing.moreau_envelopes import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         convolve_vector,
     )
 else:
-    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Uniform", "")
+    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Mixture", "Uniform", "")
     _MOREAU = ("BowlMoreau", "MoreauLoss", "PiecesMoreau", "VectorMoreau", "moreau", "moreau_vector")
     _VECTOR = ("SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector")
     __getattr__, __dir__ = on_demand(
@@ -43,7 +43,6 @@ else:
             **dict.fromkeys(("ConvolvedLoss", "convolve"), "convolution"),
             **dict.fromkeys(_MOREAU, "moreau_envelopes"),
             **dict.fromkeys(_VECTOR, "vector_convolution"),
-            "MixtureKernel": "derived_kernels",
         },
     )
 

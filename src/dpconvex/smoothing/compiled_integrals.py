@@ -1,7 +1,7 @@
 r"""Expected maxima of affine functions under a normal shift, as compiled integrals over lines.
 
-Along independent directions (:func:`expected_max`), group k contributes ``max(rise_k x + high_k, -fall_k x + low_k)``
-at ``x = t_k + h v_k``, the ``v_k`` independent and standard normal, and the floor contributes a constant. With ``F(s)``
+Along independent directions (:func:`expected_max_integral`), group k contributes
+``max(rise_k x + high_k, -fall_k x + low_k)`` at ``x = t_k + h v_k``, the ``v_k`` independent and standard normal, and the floor contributes a constant. With ``F(s)``
 the probability that the maximum is at most s, a product over groups of differences of normal distribution functions,
 
     E max = L + int_L^U (1 - F(s)) ds,
@@ -9,8 +9,8 @@ the probability that the maximum is at most s, a product over groups of differen
 where only the tails of the normal law beyond ``reach`` are left out. Derivatives in ``t`` are integrals of the same
 products.
 
-In two or three dimensions (:func:`facet_sums`) let v be standard normal around u, in units of the bandwidth, and take
-a facet at signed distance d from u. The density is the divergence of a radial field, so the probability of a cell is a
+In two or three dimensions (:func:`facet_integral_sums`) let v be standard normal around u, in units of the bandwidth, and
+take a facet at signed distance d from u. The density is the divergence of a radial field, so the probability of a cell is a
 sum over its facets, and of a facet over its edges. With an edge at signed distance e within the plane of the facet and
 s the position along it,
 
@@ -56,7 +56,7 @@ _PDF_TABLE = _PEAK * np.exp(-0.5 * _POINTS**2)
 
 
 @numba.njit(inline="always")
-def _cdf_and_pdf(x: float) -> tuple[float, float]:
+def _integral_cdf_and_pdf(x: float) -> tuple[float, float]:
     """Return distribution function and density at ``|x| < 9``."""
     index = math.floor(x * _GRID + 0.5)
     a = index / _GRID
@@ -74,7 +74,7 @@ def _cdf_and_pdf(x: float) -> tuple[float, float]:
 
 
 @numba.njit(nogil=True, cache=True)
-def expected_max(
+def expected_max_integral(
     t: Array, floor: Array, rise: Array, high: Array, fall: Array, low: Array,
     bandwidth: float, reach: float, panel: float, nodes: Array, weights: Array, order: int,
     value: Array, gradient: Array, hessian: Array,
@@ -96,10 +96,8 @@ def expected_max(
     for i in range(n):
         start = floor[i]
         stop = floor[i]
+        gradient[i], hessian[i] = 0.0, 0.0
         for k in range(groups):
-            gradient[i, k] = 0.0
-            for j in range(groups):
-                hessian[i, k, j] = 0.0
             left, right = t[i, k] - reach * h, t[i, k] + reach * h
             if rise[k] > 0.0 and fall[k] > 0.0:
                 bottom = (low[k] - high[k]) / (rise[k] + fall[k])
@@ -166,14 +164,14 @@ def expected_max(
                         if r <= -reach:
                             above = 0.0
                         elif r < reach:  # beyond it the distribution function is 1
-                            above, density = _cdf_and_pdf(r)
+                            above, density = _integral_cdf_and_pdf(r)
                             turn = r * density
                     if fall[k] > 0.0:
                         r = ((low[k] - s) / fall[k] - t[i, k]) / h
                         if r >= reach:
                             above -= 1.0
                         elif r > -reach:
-                            below, edge = _cdf_and_pdf(r)
+                            below, edge = _integral_cdf_and_pdf(r)
                             above -= below
                             density -= edge
                             turn -= r * edge
@@ -220,7 +218,7 @@ def _erf_over_radius(r: float) -> float:
 
 
 @numba.njit
-def _gaussian_ball_moments(d: float, out: Array) -> None:
+def _gaussian_ball_integrals(d: float, out: Array) -> None:
     """``sqrt(2/pi) int_0^1 t^(2k) exp(-d^2 t^2 / 2) dt``: the derivatives of E in the square of its argument."""
     for k in range(out.size):
         out[k] = 0.0
@@ -313,28 +311,23 @@ def _edge_integrals(
 
 
 @numba.njit(nogil=True, cache=True)
-def facet_sums(
+def facet_integral_sums(
     x: Array, scale: Array, normals: Array, offsets: Array, jumps: Array, arcs: Array, edges: Array,
     reach: float, panel: float, nodes: Array, weights: Array,
     slopes: Array, constants: Array, heights: Array, bends: Array,
 ) -> None:  # fmt: skip
     """Add up the contributions of facets to every record, in units of the bandwidth.
 
-    Positions ``x`` (n, r) and factors ``scale`` (n,) on the facets (:class:`~dpconvex.losses.max_affine.Facets`) are in
-    units of the bandwidth. Results: ``slopes`` (n, r), the mean slope less its value at infinity; ``constants`` (n,),
-    the mean offset likewise (of unscaled facets); ``heights`` (n,), ``sum jump pdf(d) measure``; ``bends`` (n, r, r),
-    the Hessian times the bandwidth.
+    Positions ``x`` (n, r) and factors ``scale`` (n,) on the facets
+    (:class:`~dpconvex.losses.max_affine.MaxAffineFacets`) are in units of the bandwidth. Results: ``slopes`` (n, r),
+    the mean slope less its value at infinity; ``constants`` (n,), the mean offset likewise (of unscaled facets);
+    ``heights`` (n,), ``sum jump pdf(d) measure``; ``bends`` (n, r, r), the Hessian times the bandwidth.
     """
     n, size = x.shape
     count = len(offsets)
     moments = np.empty(8)
     for i in range(n):
-        for a in range(size):
-            slopes[i, a] = 0.0
-            for b in range(size):
-                bends[i, a, b] = 0.0
-        constants[i] = 0.0
-        heights[i] = 0.0
+        slopes[i], bends[i], constants[i], heights[i] = 0.0, 0.0, 0.0, 0.0
         start = 0
         for f in range(count):
             d = offsets[f] * scale[i]
@@ -354,7 +347,7 @@ def facet_sums(
             else:
                 near = d * d < reach * reach
                 if near:
-                    _gaussian_ball_moments(d, moments)
+                    _gaussian_ball_integrals(d, moments)
                 flux = d * _erf_over_radius(d) * arcs[f]
                 measure = arcs[f]
                 while start < len(edges) and edges[start, 0] == f:

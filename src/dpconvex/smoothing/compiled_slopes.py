@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.pointwise import Huber, Logistic, Loss, PiecewiseLinearFunction, Scaled, Squared
+from dpconvex.losses.pointwise import Huber, Logistic, Loss, PointwisePiecewiseLinear, Scaled, Squared
 from dpconvex.smoothing import kernels
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau_envelopes import MoreauLoss
@@ -57,7 +57,7 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
     if isinstance(loss, MoreauLoss):
         knots, slopes = np.array(loss.shape.knots), np.array(loss.shape.slopes)
         return CompiledSlope(residual, _MOREAU, 0, loss.modulus, loss.shape.slopes[0], 1.0, knots, slopes)
-    shape: PiecewiseLinearFunction | None = getattr(loss, "piecewise_linear", None)
+    shape: PointwisePiecewiseLinear | None = getattr(loss, "piecewise_linear", None)
     if shape is not None:
         knots, weights = np.array(shape.knots), np.array(shape.weights)
         return CompiledSlope(residual, _KINKED, 0, 1.0, shape.slope, 1.0, knots, weights)
@@ -73,7 +73,7 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
 
 
 @numba.njit(inline="always")
-def _kernel_cdf(kernel: int, t: float) -> float:
+def _slope_kernel_cdf(kernel: int, t: float) -> float:
     if kernel == 0:
         return 1.0 / (1.0 + math.exp(-t))
     if kernel == 1:
@@ -94,7 +94,7 @@ def compiled_slope(loss: CompiledSlope, y: float, z: float) -> float:
     if loss.formula == 1:
         value = loss.first
         for j in range(loss.knots.size):
-            value += loss.slopes[j] * _kernel_cdf(loss.kernel, (u - loss.knots[j]) * loss.width)
+            value += loss.slopes[j] * _slope_kernel_cdf(loss.kernel, (u - loss.knots[j]) * loss.width)
     elif loss.formula == 0:
         value = loss.first
         for j in range(loss.knots.size):

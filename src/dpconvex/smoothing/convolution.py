@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.pointwise import Kind, PiecewiseLinearFunction, PointwiseLoss
+from dpconvex.losses.pointwise import Kind, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
@@ -30,7 +30,7 @@ class SmoothedLoss(PointwiseLoss):
         return self.loss.kind
 
     @cached_property
-    def shape(self) -> PiecewiseLinearFunction:
+    def shape(self) -> PointwisePiecewiseLinear:
         """The function that is smoothed."""
         shape = self.loss.piecewise_linear
         assert shape is not None, "checked at construction"
@@ -64,7 +64,7 @@ class ConvolvedLoss(SmoothedLoss):
 
     def __post_init__(self) -> None:
         # Checked here and not in convolve: a loss read back from a file passes through here too.
-        _check_piecewise_linear(self.loss)
+        _check_convolvable(self.loss)
         kernel, bandwidth = self.kernel, self.bandwidth
         if not isinstance(kernel, Kernel):
             raise TypeError(
@@ -137,7 +137,7 @@ class ConvolvedLoss(SmoothedLoss):
         return curvature
 
 
-def _check_piecewise_linear(loss: PointwiseLoss) -> None:
+def _check_convolvable(loss: PointwiseLoss) -> None:
     if isinstance(loss, PointwiseLoss) and loss.piecewise_linear is not None:
         return
     name, smoothness = type(loss).__name__, getattr(loss, "smoothness", math.inf)
@@ -153,10 +153,9 @@ def _check_piecewise_linear(loss: PointwiseLoss) -> None:
 def convolve(loss: PointwiseLoss, kernel: Kernel, bandwidth: float) -> ConvolvedLoss:
     """Smooth a piecewise-linear loss from above: ``c_h(u) = E c(u + bandwidth * v)``, v ~ kernel.
 
-    The result is convex and twice differentiable, has the loss's own Lipschitz constant, and lies
-    above the loss by at most ``bandwidth * kernel.mean_abs * sum_j w_j`` (``approximation_gap``),
-    where ``2 w_j`` is the jump of the slope at knot j. Its smoothness is at most
-    ``sum_j 2 w_j * kernel.peak / bandwidth``, and exactly that for one knot.
+    The result is convex and twice differentiable, has the loss's own Lipschitz constant, and lies above the loss by at
+    most ``bandwidth * kernel.mean_abs * sum_j w_j`` (``approximation_gap``), where ``2 w_j`` is the jump of the slope
+    at knot j. Its smoothness is at most ``sum_j 2 w_j * kernel.peak / bandwidth``, and exactly that for one knot.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_positive
-from dpconvex.engine.block_products import transform_rows
+from dpconvex.checks import check_positive, parameter_error
+from dpconvex.engine.block_products import transform_block
 from dpconvex.losses.pointwise import Huber, PointwiseLoss, Scaled, Squared
 from dpconvex.losses.structured import Bowl, L1Norm, PiecewiseLinear, SmoothedVectorLoss, VectorLoss
 from dpconvex.smoothing.convolution import SmoothedLoss
@@ -32,8 +32,7 @@ _SLACK = 1e-9  # of weights, and of pieces above, in units of the loss
 class MoreauLoss(SmoothedLoss):
     """``e(u) = inf_v c(v) + (b/2) (u - v)**2`` for a piecewise-linear ``c``; see :func:`moreau`.
 
-    With knots ``k_i``, heights ``c(k_i)``, slopes ``s_i`` and ``g_i = clip(b (u - k_i), s_i,
-    s_{i+1})``, the slope that the i-th knot allows:
+    With knots ``k_i``, heights ``c(k_i)``, slopes ``s_i`` and ``g_i = clip(b (u - k_i), s_i, s_{i+1})``:
 
     - ``e(u) = max_i c(k_i) + g_i * (u - k_i) - g_i**2 / (2 b)``
     - ``e'(u) = s_0 + sum_i (g_i - s_i)``: ``s_i`` between ``k_{i-1} + s_i / b`` and
@@ -143,9 +142,7 @@ class _QuadraticEnvelope(SmoothedVectorLoss):
     def __post_init__(self) -> None:
         owner, wanted = type(self).__name__, self.loss_class.__name__
         if not isinstance(self.loss, self.loss_class):
-            raise TypeError(
-                f"The 'loss' parameter of {owner} must be {wanted}. Got {type(self.loss).__name__} instead."
-            )
+            raise parameter_error("loss", owner, wanted, type(self.loss).__name__, kind=TypeError)
         number = check_positive("modulus", owner, self.modulus, "A larger one is closer to the loss.")
         object.__setattr__(self, "modulus", number)
 
@@ -247,7 +244,7 @@ class PiecesMoreau(_QuadraticEnvelope):
     def _solve(self, u: Array) -> tuple[Array, Array, Array]:
         """Return value, gradient and the index of the subset of every row."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
-        heights = transform_rows(u, slopes.T) + offsets
+        heights = transform_block(u, slopes.T) + offsets
         n = len(u)
         value, gradient = np.full(n, -np.inf), np.zeros_like(u)
         chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
@@ -255,11 +252,11 @@ class PiecesMoreau(_QuadraticEnvelope):
         for index, (subset, inverse) in enumerate(self._systems):
             size = len(subset)
             right = np.column_stack([heights[:, subset], np.ones(n)])
-            solved = transform_rows(right, inverse.T)
+            solved = transform_block(right, inverse.T)
             weights, level = solved[:, :size], solved[:, size]
-            mean = transform_rows(weights, slopes[subset])
+            mean = transform_block(weights, slopes[subset])
             # How far it is from optimal: a negative weight, or a piece above the common level.
-            reached = transform_rows(mean, slopes.T) / self.modulus + level[:, None]
+            reached = transform_block(mean, slopes.T) / self.modulus + level[:, None]
             above = (heights - reached).max(axis=1) / scale
             wrong = np.maximum(-weights.min(axis=1), above)
             better = wrong < np.maximum(worst - _SLACK, 0.0) if index else np.ones(n, dtype=bool)
@@ -313,19 +310,15 @@ class VectorMoreau(SmoothedVectorLoss):
         if not isinstance(self.loss, L1Norm):
             raise TypeError(f"The 'loss' parameter of {owner} must be L1Norm. Got {type(self.loss).__name__} instead.")
         if self.potential not in POTENTIALS:
-            raise ValueError(
-                f"The 'potential' parameter of {owner} must be one of {list(POTENTIALS)}. "
-                f"Got {self.potential!r} instead."
-            )
+            raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(self.potential))
         for name in ("curvature", "width"):
             number = check_positive(name, owner, getattr(self, name), "Use 1.0 for a start.")
             object.__setattr__(self, name, number)
         least = math.sqrt(self.loss.size) * (1 - 1e-12)
         if self.potential != "energy" and self.curvature < least:
             raise ValueError(
-                f"The 'curvature' parameter of {owner} must be at least sqrt(m) for the potential "
-                f"{self.potential!r}: its conjugate must exist at every slope of the loss. "
-                f"Got {self.curvature!r} instead."
+                f"The 'curvature' parameter of {owner} must be at least sqrt(m) for the potential {self.potential!r}: "
+                f"its conjugate must exist at every slope of the loss. Got {self.curvature!r} instead."
             )
 
     @property
@@ -397,13 +390,13 @@ def moreau_vector(
     [0.0625, 2.75]
     """
     if isinstance(loss, PiecewiseLinear):
-        return PiecesMoreau(loss, _strong_convexity_modulus(loss, potential, curvature, width))
+        return PiecesMoreau(loss, _moreau_modulus(loss, potential, curvature, width))
     if isinstance(loss, Bowl):
-        return BowlMoreau(loss, _strong_convexity_modulus(loss, potential, curvature, width))
+        return BowlMoreau(loss, _moreau_modulus(loss, potential, curvature, width))
     return VectorMoreau(loss, potential, curvature, width)
 
 
-def _strong_convexity_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
+def _moreau_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
     owner = "moreau_vector"
     if potential not in ("energy", "huber"):
         raise ValueError(

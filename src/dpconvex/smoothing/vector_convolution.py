@@ -23,23 +23,14 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln, ndtr
 
-from dpconvex.checks import check_positive
-from dpconvex.engine.block_products import row_margins, transform_rows
+from dpconvex.checks import check_positive, parameter_error
+from dpconvex.engine.block_products import block_margins, transform_block
 from dpconvex.engine.threads import available_cores, in_threads
-from dpconvex.losses.max_affine import Facets, find_facets
-from dpconvex.losses.pointwise import KinkedLoss
-from dpconvex.losses.structured import (
-    Bowl,
-    L1Norm,
-    L1WithLink,
-    PiecewiseLinear,
-    SmoothedVectorLoss,
-    VectorLoss,
-    link_parts,
-)
+from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
+from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
+from dpconvex.losses.structured import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
-from dpconvex.smoothing.derived_kernels import marginal
-from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
+from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel, marginal_kernel
 from dpconvex.types import Array
 
 _PANEL = 3.0  # length of a panel in standard deviations
@@ -57,7 +48,7 @@ _FACET_BLOCK = 64
 _LOG_STEP = 0.45  # of the mixture: the rule errs by exp(-pi^2 / step)
 
 
-def _gauss_legendre_error(nodes: int, growth: int, offset: float, bound: float) -> float:
+def _convolution_panel_error(nodes: int, growth: int, offset: float, bound: float) -> float:
     """Bound the error on a panel for integrands of size ``bound exp(growth (b^2 / 2 + offset))``."""
     half, radius = _PANEL / 2, np.linspace(1.05, 12.0, 400)
     imaginary = half * (radius - 1 / radius) / 2
@@ -72,7 +63,7 @@ def _run_blocks(part: Callable[[slice], None], rows: int, size: int) -> None:
     list(in_threads(lambda start: part(slice(start, start + size)), starts, available_cores()))
 
 
-def normal_mixture(kernel: ExponentialKernel | GaussianKernel, size: int) -> tuple[Array, Array]:
+def convolution_normal_mixture(kernel: ExponentialKernel | GaussianKernel, size: int) -> tuple[Array, Array]:
     """Return factors on the bandwidth and weights of the normal laws that make up a kernel in R^size."""
     if isinstance(kernel, GaussianKernel):
         return np.ones(1), np.ones(1)
@@ -93,14 +84,12 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
         owner = "convolve_vector"
         if not isinstance(self.loss, kinds):
             names = ", ".join(kind.__name__ for kind in kinds)
-            raise TypeError(
-                f"The 'loss' parameter of {type(self).__name__} must be {names}. "
-                f"Got {type(self.loss).__name__} instead. Use {owner}."
+            raise parameter_error(
+                "loss", type(self).__name__, names, type(self.loss).__name__, f"Use {owner}.", kind=TypeError
             )
         if not isinstance(self.kernel, Kernel):
-            raise TypeError(
-                f"The 'kernel' parameter of {owner} must be a kernel such as GaussianKernel(). "
-                f"Got {type(self.kernel).__name__} instead."
+            raise parameter_error(
+                "kernel", owner, "a kernel such as GaussianKernel()", type(self.kernel).__name__, kind=TypeError
             )
         size = self.loss.outputs - (self.loss.link is not None)
         if self.kernel.dim not in (1, size):
@@ -113,8 +102,28 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
         object.__setattr__(self, "bandwidth", number)
 
 
+class _IntegratedVectorLoss(_ConvolvedVectorLoss):
+    """A convolved loss whose value, gradient and Hessian come from one pass of a quadrature rule."""
+
+    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+        """Return value, gradient and Hessian of every row; those above ``order`` need not be right."""
+        raise NotImplementedError
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        return self._parts(u, level, 0)[0]
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        return self._parts(u, level, 1)[1]
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        return self._parts(u, level, 2)[2]
+
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
+        return self._parts(u, level, 2)[1:]
+
+
 @dataclass(frozen=True)
-class SmoothedFacets(_ConvolvedVectorLoss):
+class SmoothedFacets(_IntegratedVectorLoss):
     r"""A maximum of affine pieces in two or three directions of any angles, or the bowl of two or three residuals.
 
     ``g(u) = <a_1, u> + max_p (<c_p, x> + b_p)`` with ``x = B^T u`` for an orthonormal basis B of the span of the
@@ -164,7 +173,7 @@ class SmoothedFacets(_ConvolvedVectorLoss):
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
-        return normal_mixture(self.kernel, self.loss.outputs)
+        return convolution_normal_mixture(self.kernel, self.loss.outputs)
 
     @cached_property
     def smoothness(self) -> float:
@@ -192,26 +201,26 @@ class SmoothedFacets(_ConvolvedVectorLoss):
         """
         facets = self._shape[0]
         panels = math.ceil(2 * _FACET_REACH / _PANEL)
-        edge = panels * _gauss_legendre_error(_FACET_NODES, 1, 0.0, _FACET_REACH / 2) + 1e-14
+        edge = panels * _convolution_panel_error(_FACET_NODES, 1, 0.0, _FACET_REACH / 2) + 1e-14
         jumps = facets.jumps[facets.edges[:, 0].astype(int)]
         return float(jumps.sum()) * edge / (2 * math.pi)
 
     @cached_property
-    def _shape(self) -> tuple[Facets, Array, Array, Array, float]:
+    def _shape(self) -> tuple[MaxAffineFacets, Array, Array, Array, float]:
         """Facets, basis, shared slope, and mean slope and offset at infinity."""
         slopes, offsets = self._pieces()
         shared = slopes[0]
         _, sizes, axes = np.linalg.svd(slopes - shared, full_matrices=False)
         basis = axes[: max(2, int((sizes > 1e-12 * sizes[0]).sum()))].T
         inner = (slopes - shared) @ basis
-        facets = find_facets(inner, offsets)
+        facets = find_affine_facets(inner, offsets)
         # Far out in the middle of a cell the slope is that of the cell: what facets leave there is the rest.
         directions = np.random.default_rng(0).normal(size=(1000, basis.shape[1]))
         ranked = np.sort(directions @ inner.T / np.linalg.norm(directions, axis=1)[:, None], axis=1)
         direction = directions[int(np.argmax(ranked[:, -1] - ranked[:, -2]))]
         piece = int(np.argmax(inner @ direction))
         far = 1e6 * (1 + np.abs(facets.offsets).max()) * direction[None] / np.linalg.norm(direction)
-        slope, constant, _, _ = _facet_sums(far, np.ones(1), facets)
+        slope, constant, _, _ = _convolved_facet_sums(far, np.ones(1), facets)
         return facets, basis, shared, inner[piece] - slope[0], float(offsets[piece] - constant[0])
 
     def _pieces(self) -> tuple[Array, Array]:
@@ -220,45 +229,29 @@ class SmoothedFacets(_ConvolvedVectorLoss):
             return np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
         return np.array(self.loss.slopes), np.array(self.loss.offsets)
 
-    def _parts(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
+    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         facets, basis, shared, outer, height = self._shape
         # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
         bowl = isinstance(self.loss, Bowl)
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         scale = levels if bowl else np.ones(len(u))
-        x = transform_rows(u, basis)
-        value, gradient = row_margins(u, shared), np.zeros_like(x)
+        x = transform_block(u, basis)
+        value, gradient = block_margins(u, shared), np.zeros_like(x)
         hessian = np.zeros((*x.shape, x.shape[1]))
         for factor, weight in zip(*self._scales, strict=True):
             h = self.bandwidth * factor
-            slopes, constants, heights, bends = _facet_sums(x / h, scale / h, facets)
+            slopes, constants, heights, bends = _convolved_facet_sums(x / h, scale / h, facets)
             slopes += outer
             value += weight * ((slopes * x).sum(axis=1) + scale * (height + constants) + h * heights)
             gradient += weight * slopes
             hessian += (weight / h) * bends
         if bowl and level is not None:
             value += levels - level
-        return value, shared + transform_rows(gradient, basis.T), basis @ hessian @ basis.T
-
-    def value(self, u: Array, level: Array | None = None) -> Array:
-        """``g_h(u)`` of every row."""
-        return self._parts(u, level)[0]
-
-    def gradient(self, u: Array, level: Array | None = None) -> Array:
-        """``sum_p a_p P(p)`` of every row."""
-        return self._parts(u, level)[1]
-
-    def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """Densities on facets."""
-        return self._parts(u, level)[2]
-
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian from one pass."""
-        return self._parts(u, level)[1:]
+        return value, shared + transform_block(gradient, basis.T), basis @ hessian @ basis.T
 
 
-def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, Array, Array]:
-    from dpconvex.smoothing.compiled_integrals import facet_sums
+def _convolved_facet_sums(x: Array, scale: Array, facets: MaxAffineFacets) -> tuple[Array, Array, Array, Array]:
+    from dpconvex.smoothing.compiled_integrals import facet_integral_sums
 
     n, size = x.shape
     x = np.ascontiguousarray(x)
@@ -267,7 +260,7 @@ def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, A
     rule = np.polynomial.legendre.leggauss(_FACET_NODES)
 
     def part(rows: slice) -> None:
-        facet_sums(
+        facet_integral_sums(
             x[rows], scale[rows], *facets, _FACET_REACH, _PANEL, *rule,
             slopes[rows], constants[rows], heights[rows], bends[rows],
         )  # fmt: skip
@@ -280,7 +273,7 @@ def _facet_sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, A
 class SmoothedL1(_ConvolvedVectorLoss):
     """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
 
-    Only the law of one coordinate of the kernel enters, see :func:`~dpconvex.smoothing.derived_kernels.marginal`.
+    Only the law of one coordinate of the kernel enters, see :func:`~dpconvex.smoothing.kernels.marginal_kernel`.
     """
 
     loss: L1Norm | L1WithLink
@@ -292,7 +285,7 @@ class SmoothedL1(_ConvolvedVectorLoss):
 
     @cached_property
     def _law(self) -> Kernel:
-        return marginal(self.kernel)
+        return marginal_kernel(self.kernel)
 
     @cached_property
     def smoothness(self) -> float:
@@ -351,7 +344,7 @@ class SmoothedProfile(_ConvolvedVectorLoss):
         assert self.loss.profile is not None, "checked at construction"
         shape, axis = self.loss.profile
         base = KinkedLoss(shape.knots, shape.slopes, shape.height)
-        return ConvolvedLoss(base, marginal(self.kernel), self.bandwidth), axis, np.array(self.loss.slopes[0])
+        return ConvolvedLoss(base, marginal_kernel(self.kernel), self.bandwidth), axis, np.array(self.loss.slopes[0])
 
     @cached_property
     def smoothness(self) -> float:
@@ -366,27 +359,27 @@ class SmoothedProfile(_ConvolvedVectorLoss):
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``<a_1, u> + c_h(<d, u>)`` of every row."""
         curve, axis, shared = self._curve
-        return np.asarray(row_margins(u, shared) + curve.value_at(row_margins(u, axis)))
+        return np.asarray(block_margins(u, shared) + curve.value_at(block_margins(u, axis)))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``a_1 + c_h' d``."""
         curve, axis, shared = self._curve
-        return shared + np.multiply.outer(curve.slope_at(row_margins(u, axis)), axis)
+        return shared + np.multiply.outer(curve.slope_at(block_margins(u, axis)), axis)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``c_h'' d d^T``."""
         curve, axis, _ = self._curve
-        return np.multiply.outer(curve.curvature_at(row_margins(u, axis)), np.outer(axis, axis))
+        return np.multiply.outer(curve.curvature_at(block_margins(u, axis)), np.outer(axis, axis))
 
 
 @dataclass(frozen=True)
-class SmoothedMax(_ConvolvedVectorLoss):
+class SmoothedMax(_IntegratedVectorLoss):
     r"""A maximum of affine pieces along orthonormal directions, or a bowl, under the Gaussian kernel.
 
     The pieces are ``<c, u> + max(floor, groups)`` with groups along orthonormal vectors ``d_k``
-    (:class:`~dpconvex.losses.max_affine.CentredPieces`), so that the K numbers ``<d_k, u + h v>`` are independent and
-    normal. One-dimensional integrals by Gauss-Legendre panels give value, gradient and Hessian; records near one group
-    only take closed forms.
+    (:class:`~dpconvex.losses.max_affine.CentredAffinePieces`), so that the K numbers ``<d_k, u + h v>`` are independent
+    and normal. One-dimensional integrals by Gauss-Legendre panels give value, gradient and Hessian; records near one
+    group only take closed forms.
     """
 
     loss: PiecewiseLinear | Bowl
@@ -443,15 +436,15 @@ class SmoothedMax(_ConvolvedVectorLoss):
         count = len(groups)
         slopes = [slope for group in groups for slope in (group.rise, group.fall) if slope > 0]
         panels = math.ceil(2 * _REACH * max(slopes) / (min(slopes) * _PANEL)) + 1
-        rule = _gauss_legendre_error(nodes, count, math.log(2), panels) * GaussianKernel().peak
+        rule = _convolution_panel_error(nodes, count, math.log(2), panels) * GaussianKernel().peak
         tail = 4 * count * float(ndtr(-_REACH))
         return math.sqrt(count) * max(slopes) * (rule + tail)
 
     def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        from dpconvex.smoothing.compiled_integrals import expected_max
+        from dpconvex.smoothing.compiled_integrals import expected_max_integral
 
         pieces = self.loss.pieces
-        t = transform_rows(u, pieces.directions.T)
+        t = transform_block(u, pieces.directions.T)
         n, count = t.shape
         floor = np.full(n, pieces.floor) if level is None else np.array(level, dtype=np.float64)
         value, gradient, hessian = np.empty(n), np.empty((n, count)), np.empty((n, count, count))
@@ -459,7 +452,7 @@ class SmoothedMax(_ConvolvedVectorLoss):
         lines = np.array([[group.rise, group.high, group.fall, group.low] for group in pieces.groups]).T.copy()
 
         def part(rows: slice) -> None:
-            expected_max(
+            expected_max_integral(
                 t[rows], floor[rows], *lines, self.bandwidth, _REACH, _PANEL, nodes, weights, order,
                 value[rows], gradient[rows], hessian[rows],
             )  # fmt: skip
@@ -467,33 +460,17 @@ class SmoothedMax(_ConvolvedVectorLoss):
         _run_blocks(part, n, _BLOCK)
         return value, gradient, hessian
 
-    def _levels(self, u: Array, level: Array | None) -> Array | None:
-        if not self.uses_level:
-            return None
-        # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
-        return np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
-
-    def value(self, u: Array, level: Array | None = None) -> Array:
-        """``g_h(u)`` of every row."""
-        value = self._integrals(u, self._levels(u, level), 0)[0]
-        value += row_margins(u, np.array(self.loss.pieces.centre))
-        return value if level is None else value - level
-
-    def gradient(self, u: Array, level: Array | None = None) -> Array:
-        """``c + D^T`` times the gradient of the expected maximum."""
-        slopes = self._integrals(u, self._levels(u, level), 1)[1]
-        return np.array(self.loss.pieces.centre) + transform_rows(slopes, self.loss.pieces.directions)
-
-    def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """``D^T`` times the Hessian of the expected maximum times ``D``."""
-        return self.derivatives(u, level)[1]
-
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian from one pass of the same rule."""
-        directions = self.loss.pieces.directions
-        _, slopes, bends = self._integrals(u, self._levels(u, level), 2)
-        gradient = np.array(self.loss.pieces.centre) + transform_rows(slopes, directions)
-        return gradient, directions.T @ bends @ directions
+    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+        """With the expected maximum m of x = D u: ``<c, u> + m``, ``c + D^T m'`` and ``D^T m'' D``."""
+        levels = None
+        if self.uses_level:  # one below 0 is never reached by the norm: the bowl is then the norm, shifted
+            levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
+        value, slopes, bends = self._integrals(u, levels, order)
+        centre, directions = np.array(self.loss.pieces.centre), self.loss.pieces.directions
+        value += block_margins(u, centre)
+        value = value if level is None else value - level
+        hessian = directions.T @ bends @ directions if order == 2 else bends
+        return value, centre + transform_block(slopes, directions), hessian
 
 
 def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> VectorLoss:
@@ -539,7 +516,6 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
         plain = loss.orthonormal and (isinstance(kernel, GaussianKernel) or loss.slope_dimension > 3)
         kind = SmoothedMax if plain else SmoothedFacets
         return kind(loss, kernel, bandwidth)  # type: ignore[arg-type]
-    raise TypeError(
-        "The 'loss' parameter of convolve_vector must be L1Norm, L1WithLink, PiecewiseLinear or Bowl. "
-        f"Got {type(loss).__name__} instead."
+    raise parameter_error(
+        "loss", "convolve_vector", "L1Norm, L1WithLink, PiecewiseLinear or Bowl", type(loss).__name__, kind=TypeError
     )

@@ -1,7 +1,7 @@
 """Certified minimisers: what they report holds at the point they return.
 
 >>> import numpy as np
->>> from dpconvex.engine.dense_rows import MemoryRows
+>>> from dpconvex.engine.memory_rows import MemoryRows
 >>> from dpconvex.engine.rows import RowMap
 >>> from dpconvex.losses import Hinge, Logistic
 >>> from dpconvex.objectives import EmpiricalObjective
@@ -16,16 +16,16 @@
 [True, True, True]
 """
 
-from dpconvex.solvers.accelerated import AcceleratedGradient, Katyusha
+from dpconvex.objectives.adversarial import SaddleProblem
+from dpconvex.solvers.accelerated import AcceleratedGradient, Katyusha, MinimaxProximalPoint
 from dpconvex.solvers.black_box import BlackBox, certify_point
 from dpconvex.solvers.certified_descent import ConvergenceError, Solution, Solver
 from dpconvex.solvers.duality_gap import Envelope, certified_gap
-from dpconvex.solvers.minimax import MinimaxProximalPoint, SaddleProblem
-from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, default_solver
+from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
 from dpconvex.solvers.subgradient import StochasticSubgradient, Subgradient
 
 __all__ = [
     "LBFGS", "AcceleratedGradient", "BlackBox", "ConvergenceError", "Envelope", "Katyusha", "MinimaxProximalPoint",
     "Newton", "SaddleProblem", "Solution", "Solver", "StochasticSubgradient", "Subgradient", "certified_gap",
-    "certify_point", "default_solver",
+    "certify_point", "newton_or_lbfgs",
 ]  # fmt: skip

@@ -1,18 +1,32 @@
-"""Accelerated gradient methods: Nesterov's, optionally in a ball, and Katyusha on a few records at a time."""
+r"""Accelerated methods: Nesterov's, optionally in a ball, Katyusha on a few records at a time, and minimax.
+
+A saddle point ``min_w G(w)``, ``G(w) = max_{v in V} H(w, v)``, for smooth H that is strongly convex in w and strongly
+concave in v, takes an accelerated proximal point method outside and accelerated ascent inside.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from dpconvex.engine.block_products import takes_sparse, weighted_gram
+from dpconvex.checks import parameter_error
+from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.adversarial import SaddleProblem
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.certified_descent import Certified, CertifiedSolver, ConvergenceError, Descent, Solution
-from dpconvex.solvers.subgradient import load_records
+from dpconvex.solvers.certified_descent import (
+    CertifiedDescent,
+    CertifiedSolver,
+    ConvergenceError,
+    DescentCertified,
+    Solution,
+)
+from dpconvex.solvers.subgradient import load_subgradient_records
 from dpconvex.types import Array
 
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
@@ -43,12 +57,10 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
-    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
+    def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
         if self.radius is not None and not self.radius > 0:
-            raise ValueError(
-                f"The 'radius' parameter of AcceleratedGradient must be positive. Got {self.radius!r} instead."
-            )
-        smoothness = curvature_bound(objective)
+            raise parameter_error("radius", "AcceleratedGradient", "positive", repr(self.radius))
+        smoothness = accelerated_curvature_bound(objective)
         root = math.sqrt(smoothness / objective.strong_convexity)
         momentum = (root - 1) / (root + 1)
         previous = ahead = self._project(point)
@@ -74,8 +86,8 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
         return point if norm <= self.radius else point * (self.radius * (1 - 2.0**-50) / norm)
 
     @staticmethod
-    def _certify_constrained(descent: Descent, point: Array, radius: float) -> None:
-        """Raise `Certified` if 0 is near the gradient plus the normal cone of the ball at the point."""
+    def _certify_constrained(descent: CertifiedDescent, point: Array, radius: float) -> None:
+        """Raise `DescentCertified` if 0 is near the gradient plus the normal cone of the ball at the point."""
         gradient = descent.objective.gradient(point)
         size = float(np.linalg.norm(point))
         if size >= radius * (1 - 2.0**-48):
@@ -84,7 +96,7 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
             gradient = gradient + push * point
         norm = float(np.linalg.norm(gradient)) + descent.objective.rounding_allowance(point)
         if norm <= descent.tolerance:
-            raise Certified(Solution(point, norm, descent.iterations))
+            raise DescentCertified(Solution(point, norm, descent.iterations))
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     Parameters
     ----------
     batch_size : int, default=32
-        DenseRecords per step. The analysis is that of one record; more only lessen the variance.
+        Records per step. The analysis is that of one record; more only lessen the variance.
     max_epochs : int, default=2000
         Limit on the passes over snapshots.
     seed : int, default=0
@@ -111,8 +123,8 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     max_epochs: int = 2000
     seed: int = 0
 
-    def _search(self, objective: EmpiricalObjective, descent: Descent, point: Array) -> Solution:
-        records = load_records(objective, "Katyusha")
+    def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
+        records = load_subgradient_records(objective, "Katyusha")
         alpha, count = records.alpha, records.count
         batch = min(self.batch_size, count)
         steps = max(1, 2 * count // batch)
@@ -143,7 +155,7 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
         )
 
 
-def curvature_bound(objective: Objective) -> float:
+def accelerated_curvature_bound(objective: Objective) -> float:
     """Return an upper bound of the curvature of F: a private number, for a mean of losses tight for the data.
 
     It is ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus alpha; the public
@@ -152,8 +164,139 @@ def curvature_bound(objective: Objective) -> float:
     public = float(getattr(objective, "smoothness"))  # noqa: B009
     if not isinstance(objective, EmpiricalObjective) or objective.dim > EXACT_DIM or not math.isfinite(public):
         return public
-    part = takes_sparse(lambda block, y, w: (weighted_gram(block, w),))
+    part = takes_sparse_blocks(lambda block, y, w: (block_gram(block, w),))
     (moment,) = objective.rows.sum(part)
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
     bound = objective.loss.smoothness * largest * (1 + 1e-9) + objective.alpha
     return min(public, bound)
+
+
+@dataclass(frozen=True)
+class MinimaxProximalPoint:
+    r"""Minimise ``G(w) = max_v H(w, v)`` with a certified gradient norm of G (Lin, Jin and Jordan 2020).
+
+    Outside, an accelerated proximal point method on G with proximal weight equal to the smoothness: about
+    ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a saddle point that is well conditioned
+    in w; it is found by Nesterov's accelerated ascent in v on ``min_w H(w, v) + smoothness ||w - center||^2 / 2``,
+    whose minimum over w takes a few gradient steps. The certificate holds at the point w returned: with v within e of
+    the maximiser, ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
+
+    Parameters
+    ----------
+    max_iterations : int, default=10_000
+        Limit on the proximal steps.
+    """
+
+    max_iterations: int = 10_000
+
+    def solve(self, objective: SaddleProblem, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise G until its certified gradient norm is at most `tolerance`; see :meth:`Solver.solve`.
+
+        ``start`` is where w begins; v begins at the projection of 0. The solution's ``iterations`` counts gradients.
+        """
+        point = np.array(start, dtype=np.float64)
+        if point.shape != (objective.dim,):
+            raise ValueError(
+                f"The 'start' parameter of MinimaxProximalPoint.solve must have shape ({objective.dim},). "
+                f"Got shape {point.shape} instead."
+            )
+        run = _MinimaxRun(objective)
+        weight = objective.smoothness
+        root = math.sqrt(weight / objective.strong_convexity)
+        momentum = (root - 1) / (root + 1) if root > 1 else 0.0
+        adversary = objective.project(np.zeros(objective.adversary_dim))
+        previous = ahead = point
+        accuracy = math.inf
+        for _ in range(self.max_iterations):
+            accuracy = min(accuracy, 0.1 * (run.gradient_norm(ahead, adversary) + 1e-300))
+            point, adversary = run.proximal_step(ahead, adversary, weight, max(accuracy, 0.02 * tolerance))
+            # The maximiser at the point itself is what the certificate needs.
+            adversary = run.maximise(point, adversary, 0.02 * tolerance)
+            norm = run.certified_norm(point, adversary)
+            if norm <= tolerance:
+                return Solution(point, norm, run.gradients)
+            accuracy = 0.05 * norm / root
+            uphill = float((ahead - point) @ (point - previous)) > 0
+            factor = 0.0 if uphill else momentum
+            ahead, previous = point + factor * (point - previous), point
+        raise ConvergenceError(
+            f"MinimaxProximalPoint took {self.max_iterations} steps without a certificate. Use a larger tolerance, "
+            "strong_convexity or strong_concavity."
+        )
+
+
+class _MinimaxRun:
+    """Inner loops of one solve, counting gradients."""
+
+    def __init__(self, problem: SaddleProblem) -> None:
+        self.problem = problem
+        self.gradients = 0
+
+    def gradient_norm(self, w: Array, v: Array) -> float:
+        self.gradients += 1
+        return float(np.linalg.norm(self.problem.gradient_w(w, v)))
+
+    def certified_norm(self, w: Array, v: Array) -> float:
+        """Bound the norm of the gradient of G at w."""
+        problem = self.problem
+        distance = 2 * problem.ascent_residual(w, v) / problem.strong_concavity
+        self.gradients += 1
+        return self.gradient_norm(w, v) + problem.rounding + problem.smoothness * distance
+
+    def maximise(self, w: Array, v: Array, accuracy: float) -> Array:
+        """Accelerated ascent in v at fixed w until the gradient error in w is below `accuracy`."""
+        problem = self.problem
+
+        def slope(at: Array) -> Array:
+            self.gradients += 1
+            return problem.gradient_v(w, at)
+
+        return self._ascend(slope, v, problem.smoothness, self._ascent_target(accuracy))
+
+    def _ascent_target(self, accuracy: float) -> float:
+        problem = self.problem
+        return max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
+
+    def proximal_step(self, center: Array, v: Array, weight: float, accuracy: float) -> tuple[Array, Array]:
+        """Return the saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
+        problem = self.problem
+        w = center
+
+        def slope(at: Array) -> Array:
+            nonlocal w
+            w = self._descend(w, at, center, weight, 0.1 * target)
+            self.gradients += 1
+            return problem.gradient_v(w, at)
+
+        # min over w adds curvature smoothness^2 / (strong convexity + weight) in v.
+        curvature = problem.smoothness + problem.smoothness**2 / (weight + problem.strong_convexity)
+        target = self._ascent_target(accuracy)
+        v = self._ascend(slope, v, curvature, target)
+        return self._descend(w, v, center, weight, 0.1 * accuracy), v
+
+    def _descend(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
+        """Gradient steps on the well-conditioned ``H(., v) + (weight/2) ||. - center||^2``."""
+        problem = self.problem
+        curvature = problem.smoothness + weight
+        root = math.sqrt(curvature / (problem.strong_convexity + weight))
+        momentum = (root - 1) / (root + 1)
+        previous = ahead = w
+        for _ in range(1000):
+            self.gradients += 1
+            gradient = problem.gradient_w(ahead, v) + weight * (ahead - center)
+            if float(np.linalg.norm(gradient)) <= max(accuracy, 4 * problem.rounding):
+                return ahead
+            new = ahead - gradient / curvature
+            ahead, previous = new + momentum * (new - previous), new
+        return previous
+
+    def _ascend(self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float) -> Array:
+        root = math.sqrt(curvature / self.problem.strong_concavity)
+        momentum = (root - 1) / (root + 1)
+        previous = ahead = v
+        for _ in range(100_000):
+            new = self.problem.project(ahead + slope(ahead) / curvature)
+            if curvature * float(np.linalg.norm(new - ahead)) <= target:
+                return new
+            ahead, previous = new + momentum * (new - previous), new
+        return previous

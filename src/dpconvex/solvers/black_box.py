@@ -12,9 +12,16 @@ import numpy.typing as npt
 
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.certified_descent import Certified, ConvergenceError, Descent, Solution, Solver, check_start_point
+from dpconvex.solvers.certified_descent import (
+    CertifiedDescent,
+    ConvergenceError,
+    DescentCertified,
+    Solution,
+    Solver,
+    check_descent_start,
+)
 from dpconvex.solvers.duality_gap import Envelope, certified_gap
-from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, default_solver
+from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
 from dpconvex.types import Array
 
 #: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of scipy.
@@ -33,8 +40,8 @@ def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) 
     with np.errstate(all="ignore"):  # far away, values overflow: such a point is refused below
         if not _kinked(objective):
             try:
-                Descent(objective, tolerance).evaluate(theta)
-            except Certified as found:
+                CertifiedDescent(objective, tolerance).evaluate(theta)
+            except DescentCertified as found:
                 return found.solution
             return None
         alpha = objective.strong_convexity
@@ -61,30 +68,25 @@ class BlackBox:
         An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
         the name of a method of ``scipy.optimize.minimize`` that takes gradients, such as ``"L-BFGS-B"``. None: nothing
         is run before polishing.
-
-    Examples
-    --------
-    >>> BlackBox("L-BFGS-B")
-    BlackBox(method='L-BFGS-B')
     """
 
     method: Method | None = None
 
     def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Return a minimiser that is certified whatever the method claims; see :meth:`Solver.solve`."""
-        point = check_start_point(objective, start, tolerance, "BlackBox")
+        point = check_descent_start(objective, start, tolerance, "BlackBox")
         if self.method is not None:
             answer = self.run(objective, point, tolerance)
             solution = certify_point(objective, answer, tolerance)
             if solution is not None:
                 return solution
-            point = _limited_to_minimisers(objective, answer, point)
-        return polish(objective, point, tolerance)
+            point = _limit_black_box_answer(objective, answer, point)
+        return polish_black_box(objective, point, tolerance)
 
     def run(self, objective: Objective, start: Array, tolerance: float) -> Array:
         """Return the method's own answer, uncertified."""
         if isinstance(self.method, str):
-            return _scipy_minimise(self.method, objective, start, tolerance)
+            return _scipy_black_box(self.method, objective, start, tolerance)
         solve = getattr(self.method, "solve", None)
         if solve is not None:
             return np.asarray(solve(objective, start, tolerance).point)
@@ -96,12 +98,12 @@ class BlackBox:
         )
 
 
-def polish(objective: Objective, point: Array, tolerance: float) -> Solution:
+def polish_black_box(objective: Objective, point: Array, tolerance: float) -> Solution:
     """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
     if not getattr(objective, "hessian_is_sampled", False):
-        return default_solver(objective.dim).solve(objective, point, tolerance)
+        return newton_or_lbfgs(objective.dim).solve(objective, point, tolerance)
     # A sample that misses a direction makes Newton's steps useless; gradients alone get there from any point.
     try:
         return Newton(max_iterations=50).solve(objective, point, tolerance)
@@ -109,7 +111,7 @@ def polish(objective: Objective, point: Array, tolerance: float) -> Solution:
         return LBFGS(newton=False).solve(objective, point, tolerance)
 
 
-def _scipy_minimise(method: str, objective: Objective, start: Array, tolerance: float) -> Array:
+def _scipy_black_box(method: str, objective: Objective, start: Array, tolerance: float) -> Array:
     from scipy.optimize import minimize
 
     options: dict[str, float] = {"maxiter": 10_000}
@@ -120,7 +122,7 @@ def _scipy_minimise(method: str, objective: Objective, start: Array, tolerance: 
     return np.asarray(result.x, dtype=np.float64)
 
 
-def _limited_to_minimisers(objective: Objective, answer: Array, start: Array) -> Array:
+def _limit_black_box_answer(objective: Objective, answer: Array, start: Array) -> Array:
     """Return the answer shortened to where the minimiser can lie, or the start if it is no point at all."""
     answer = np.asarray(answer, dtype=np.float64)
     if answer.shape != start.shape or not np.isfinite(answer).all():

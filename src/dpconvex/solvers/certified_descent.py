@@ -59,7 +59,7 @@ class Solver(Protocol[ObjectiveType]):
 
 
 @dataclass(frozen=True)
-class State:
+class DescentState:
     """A point, its gradient, its value if asked for, and a bound of the gradient's rounding error if it matters."""
 
     point: Array
@@ -73,7 +73,7 @@ class State:
 
 
 # Not an error: it carries the answer out of nested loops.
-class Certified(Exception):
+class DescentCertified(Exception):
     """The search is over: a point with a certified gradient norm was met."""
 
     def __init__(self, solution: Solution) -> None:
@@ -81,19 +81,16 @@ class Certified(Exception):
         self.solution = solution
 
 
-class Descent:
+class CertifiedDescent:
     """Evaluations of one objective, each of which ends the search if it certifies a norm within `tolerance`."""
 
     def __init__(self, objective: Objective, tolerance: float) -> None:
-        self.objective = objective
-        self.tolerance = tolerance
-        self.iterations = 0
-        self.best: State | None = None
-        self._first_norm = 0.0
-        self._refused = 0
+        self.objective, self.tolerance = objective, tolerance
+        self.best: DescentState | None = None
+        self.iterations, self._first_norm, self._refused = 0, 0.0, 0
 
-    def evaluate(self, point: Array, with_value: bool = False) -> State:
-        """Evaluate and raise `Certified` if the gradient norm at `point` is small enough."""
+    def evaluate(self, point: Array, with_value: bool = False) -> DescentState:
+        """Evaluate and raise `DescentCertified` if the gradient norm at `point` is small enough."""
         state = self.evaluate_uncertified(point, with_value)
         if not math.isfinite(state.norm):
             return state
@@ -104,27 +101,27 @@ class Descent:
             self.best = state
         return state
 
-    def evaluate_uncertified(self, point: Array, with_value: bool = False) -> State:
+    def evaluate_uncertified(self, point: Array, with_value: bool = False) -> DescentState:
         """Evaluate without asking for a certificate."""
         if with_value:
             value, gradient = self.objective.value_and_gradient(point)
-            return State(point, gradient, value)
-        return State(point, self.objective.gradient(point))
+            return DescentState(point, gradient, value)
+        return DescentState(point, self.objective.gradient(point))
 
-    def certify(self, state: State) -> State:
-        """Raise `Certified` if computed norm plus rounding allowance is within the tolerance.
+    def certify(self, state: DescentState) -> DescentState:
+        """Raise `DescentCertified` if computed norm plus rounding allowance is within the tolerance.
 
         If the general allowance is too coarse and the objective offers ``refined_gradient``, that is tried next, and
         the state returned holds the refined gradient to go on with.
         """
-        state = State(state.point, state.gradient, state.value, self.objective.rounding_allowance(state.point))
+        state = DescentState(state.point, state.gradient, state.value, self.objective.rounding_allowance(state.point))
         bound, refinable = self._norm_bound(state), can_refine(self.objective)
         if bound > self.tolerance and can_refine(self.objective):
             gradient, allowance = self.objective.refined_gradient(state.point)
-            state = State(state.point, gradient, state.value, allowance)
+            state = DescentState(state.point, gradient, state.value, allowance)
             bound = self._norm_bound(state)
         if bound <= self.tolerance:
-            raise Certified(Solution(state.point, bound, self.iterations))
+            raise DescentCertified(Solution(state.point, bound, self.iterations))
         improved = self.best is None or state.norm < 0.9 * self.best.norm
         self._refused = 0 if improved else self._refused + 1
         # Where gradients can be refined there is a better way to go on than trying again.
@@ -133,17 +130,17 @@ class Descent:
         return state
 
     @staticmethod
-    def _norm_bound(state: State) -> float:
+    def _norm_bound(state: DescentState) -> float:
         # The norm itself is computed with relative error below (dim + 4) roundings.
         return state.norm * (1 + (state.point.size + 4) * 2.0**-52) + state.error
 
-    def _rounding_error(self, state: State) -> float:
+    def _rounding_error(self, state: DescentState) -> float:
         """Bound the rounding error of the gradient; 0 where the gradient is far larger."""
         if state.norm > 1e-5 * self._first_norm:
             return 0.0
         return float(self.objective.rounding_allowance(state.point))
 
-    def line_search(self, state: State, direction: Array, with_value: bool) -> tuple[State, float]:
+    def line_search(self, state: DescentState, direction: Array, with_value: bool) -> tuple[DescentState, float]:
         """Find a step along `direction` by the slope of F along it; return the new state and the step.
 
         F is convex, so its slope along the line is monotone: a step whose end slope is at most half the initial one (in
@@ -187,23 +184,42 @@ class Descent:
         return closest, closest_step
 
     @staticmethod
-    def _decreased(old: State, new: State, predicted: float) -> bool:
+    def _decreased(old: DescentState, new: DescentState, predicted: float) -> bool:
         """Return whether the decrease suffices, up to the rounding error of the two values."""
         if old.value is None or new.value is None:
             return True
         rounding = 1e-13 * (abs(old.value) + abs(new.value))
         return new.value <= old.value + 0.05 * predicted + rounding
 
+    def solve_around_best(self, solver: Solver[Objective]) -> Solution:
+        """Go on from the best point of a search that ended without a certificate, with twice the digits.
+
+        The minimiser is sought as ``centre + v`` with a fixed centre: gradients are then exact to a few roundings of
+        each row's slope, whatever the number of rows. The sum is rounded to float64, and the rounding joins the
+        certificate. Raises `ConvergenceError` if the objective has no such gradients, or if they do not suffice either.
+        """
+        if self.best is None or not can_refine(self.objective):
+            raise self.failure()
+        around, alpha = CentredObjective(self.objective, self.best.point), self.objective.strong_convexity
+        try:
+            found = solver.solve(around, np.zeros(self.objective.dim), 0.75 * self.tolerance)
+        except ConvergenceError:
+            raise self.failure() from None
+        point = self.best.point + found.point
+        bound = found.gradient_norm + 1.01 * UNIT * alpha * float(np.linalg.norm(point))
+        if not bound <= self.tolerance:
+            raise self.failure()
+        return Solution(point, bound, self.iterations + found.iterations)
+
     def failure(self) -> ConvergenceError:
         """Return the error for a search that ended without a certificate."""
         return ConvergenceError(
-            f"No point with a certified gradient norm of at most {self.tolerance:.3g} was found. "
-            "Use a larger tolerance, alpha or bandwidth: below the rounding error of the sums "
-            "nothing can be certified."
+            f"No point with a certified gradient norm of at most {self.tolerance:.3g} was found. Use a larger "
+            "tolerance, alpha or bandwidth: below the rounding error of the sums nothing can be certified."
         )
 
 
-def check_start_point(objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
+def check_descent_start(objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
     """Return the start as a new float64 array, or raise unless shape, tolerance and strong convexity fit."""
     point = np.array(start, dtype=np.float64)
     if point.shape != (objective.dim,):
@@ -226,26 +242,10 @@ class CertifiedSolver(Generic[SmoothObjective]):
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance")
 
     def solve(self, objective: SmoothObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+        """Minimise from ``start`` until the certified gradient norm, in mean form, is at most `tolerance`.
 
-        Parameters
-        ----------
-        objective : EmpiricalObjective or alike
-            Offers what the solver `needs`, and ``strong_convexity > 0``.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            The point, and the certified gradient norm at that very point.
-
-        Raises
-        ------
-        ConvergenceError
-            If the tolerance is below what float64 sums can certify, or if the limit on the steps is reached.
+        The objective offers what the solver `needs`, and ``strong_convexity > 0``. Raises `ConvergenceError` if the
+        tolerance is below what float64 sums can certify, or if the limit on the steps is reached.
         """
         owner = type(self).__name__
         missing = [name for name in self.needs if not hasattr(objective, name)]
@@ -259,36 +259,13 @@ class CertifiedSolver(Generic[SmoothObjective]):
                 f"{owner} needs a smooth loss, but this objective has smoothness=inf. Use "
                 "convolve(loss, kernel, bandwidth) or moreau(loss, smoothness)."
             )
-        point = check_start_point(objective, start, tolerance, owner)
+        point = check_descent_start(objective, start, tolerance, owner)
         with single_threaded_blas():
             try:
-                return self._search(objective, Descent(objective, tolerance), point)
-            except Certified as found:
+                return self._search(objective, CertifiedDescent(objective, tolerance), point)
+            except DescentCertified as found:
                 return found.solution
 
-    def _search(self, objective: SmoothObjective, descent: Descent, point: Array) -> Solution:
-        """Search until `Certified` is raised; give up or return another solution otherwise."""
+    def _search(self, objective: SmoothObjective, descent: CertifiedDescent, point: Array) -> Solution:
+        """Search until `DescentCertified` is raised; give up or return another solution otherwise."""
         raise NotImplementedError
-
-
-def solve_around_best(solver: Solver[Objective], descent: Descent) -> Solution:
-    """Go on from the best point of a search that ended without a certificate, with twice the digits.
-
-    The minimiser is sought as ``centre + v`` with a fixed centre: gradients are then exact to a few roundings of each
-    row's slope, whatever the number of rows. The sum is rounded to float64, and the rounding joins the certificate.
-    Raises `ConvergenceError` if the objective has no such gradients, or if they do not suffice either.
-    """
-    objective, best = descent.objective, descent.best
-    if best is None or not can_refine(objective):
-        raise descent.failure()
-    alpha, tolerance = objective.strong_convexity, descent.tolerance
-    around = CentredObjective(objective, best.point)
-    try:
-        found = solver.solve(around, np.zeros(objective.dim), 0.75 * tolerance)
-    except ConvergenceError:
-        raise descent.failure() from None
-    point = best.point + found.point
-    bound = found.gradient_norm + 1.01 * UNIT * alpha * float(np.linalg.norm(point))
-    if not bound <= tolerance:
-        raise descent.failure()
-    return Solution(point, bound, descent.iterations + found.iterations)

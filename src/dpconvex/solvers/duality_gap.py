@@ -18,20 +18,20 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import CompensatedSum
+from dpconvex.engine.block_products import CompensatedBlockSum
 from dpconvex.engine.rows import Sums
-from dpconvex.losses.pointwise import ClampedTarget, Loss, PiecewiseLinearFunction, PointwiseLoss
+from dpconvex.losses.pointwise import ClampedTargetLoss, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.objective import UNIT, Objective, exact_difference, exact_margins
+from dpconvex.objectives.objective import UNIT, Objective, exact_difference, exact_objective_margins
 from dpconvex.smoothing.moreau_envelopes import moreau
-from dpconvex.solvers.certified_descent import Solution, Solver, check_start_point
-from dpconvex.solvers.newton_lbfgs import default_solver
+from dpconvex.solvers.certified_descent import Solution, Solver, check_descent_start
+from dpconvex.solvers.newton_lbfgs import newton_or_lbfgs
 from dpconvex.types import Array
 
 
-def kinks_of_objective(objective: EmpiricalObjective, owner: str) -> PiecewiseLinearFunction:
+def duality_gap_kinks(objective: EmpiricalObjective, owner: str) -> PointwisePiecewiseLinear:
     """Return the piecewise-linear shape of the objective's loss, or raise."""
-    kinks: PiecewiseLinearFunction | None = getattr(objective.loss, "piecewise_linear", None)
+    kinks: PointwisePiecewiseLinear | None = getattr(objective.loss, "piecewise_linear", None)
     if kinks is None:
         raise TypeError(
             f"{owner} needs a piecewise-linear loss, but {type(objective.loss).__name__} is none. Write it as "
@@ -44,14 +44,14 @@ def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalOb
     """Return the objective with its loss replaced by the Moreau envelope of this curvature."""
     loss = objective.loss
     smooth = moreau(_unclamped(loss), smoothness)
-    return objective.with_loss(ClampedTarget(smooth, loss.limit) if isinstance(loss, ClampedTarget) else smooth)
+    return objective.with_loss(ClampedTargetLoss(smooth, loss.limit) if isinstance(loss, ClampedTargetLoss) else smooth)
 
 
 def _unclamped(loss: Loss) -> PointwiseLoss:
-    return cast(PointwiseLoss, loss.loss if isinstance(loss, ClampedTarget) else loss)
+    return cast(PointwiseLoss, loss.loss if isinstance(loss, ClampedTargetLoss) else loss)
 
 
-def young_excess(kinks: PiecewiseLinearFunction, u: Array, slope: Array) -> Array:
+def young_duality_excess(kinks: PointwisePiecewiseLinear, u: Array, slope: Array) -> Array:
     """Return ``c(u) + c*(slope) - slope u >= 0``, zero where `slope` is a subgradient at `u`.
 
     With the tangents ``h_p + s_p (u - k_p)`` of c: ``max_p (s_p - slope)(u - k_p) + (h_p - slope k_p) - min_j (h_j -
@@ -76,9 +76,9 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
     Rounding errors are included. One pass over the data. Needs a piecewise-linear loss and ``alpha > 0``.
     """
     theta = np.asarray(point, dtype=np.float64)
-    kinks = kinks_of_objective(objective, "certified_gap")
+    kinks = duality_gap_kinks(objective, "certified_gap")
     loss = objective.loss
-    clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
+    clamp = loss.clamp if isinstance(loss, ClampedTargetLoss) else None
     envelope = moreau(_unclamped(loss), smoothness)
     size = float(np.linalg.norm(theta))
     tail = (4 * objective.dim * UNIT) ** 2
@@ -87,15 +87,17 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
 
     def part(block: Array, y: Array, w: Array) -> Sums:
         y = clamp(y) if clamp else y
-        z, correction = exact_margins(block, theta)
+        z, correction = exact_objective_margins(block, theta)
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
         u = exact_difference(y, z, correction) if residual else y * (z + correction)
         slopes = envelope.slope_at(u)
         error = 8 * UNIT * (np.abs(u) + largest_knot) + tail * size * lengths
         # Convex in u, so the largest value within the error interval is at one of its ends.
-        excess = np.maximum(young_excess(kinks, u - error, slopes), young_excess(kinks, u + error, slopes))
+        excess = np.maximum(
+            young_duality_excess(kinks, u - error, slopes), young_duality_excess(kinks, u + error, slopes)
+        )
         turned = -slopes if residual else slopes * y
-        return w @ excess, CompensatedSum(w * turned, block), (w * lengths) @ np.abs(slopes)
+        return w @ excess, CompensatedBlockSum(w * turned, block), (w * lengths) @ np.abs(slopes)
 
     total, sums, terms = objective.rows.sum(part)
     gradient = sums.value / objective.divisor + objective.alpha * theta + objective.linear
@@ -115,7 +117,7 @@ class Envelope:
     Parameters
     ----------
     solver : Solver, optional
-        Certified minimiser of the smooth envelope; `default_solver` by default.
+        Certified minimiser of the smooth envelope; `newton_or_lbfgs` by default.
     """
 
     solver: Solver[Objective] | None = None
@@ -126,12 +128,12 @@ class Envelope:
         The solution has ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``; where rounding hides the gap, no gap, and
         the distance to the minimiser times alpha. Raises `ConvergenceError` if float64 can certify neither.
         """
-        kinks_of_objective(objective, "Envelope")
-        point = check_start_point(objective, start, tolerance, "Envelope")
+        duality_gap_kinks(objective, "Envelope")
+        point = check_descent_start(objective, start, tolerance, "Envelope")
         wanted = tolerance**2 / (2 * objective.alpha)
         share = max(1.0, objective.n_records / objective.divisor)
         smoothness = share * objective.loss.lipschitz**2 / wanted
-        solver = self.solver or default_solver(objective.dim)
+        solver = self.solver or newton_or_lbfgs(objective.dim)
         iterations = 0
         for _ in range(4):
             smooth = envelope_of(objective, smoothness)

@@ -11,23 +11,20 @@ from typing import ClassVar, cast
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from dpconvex.objectives import objective as objectives
 from dpconvex.objectives.objective import (
     Objective,
-    Smoothable,
-    Subsamplable,
-    TwiceDifferentiable,
-    can_smooth,
-    can_subsample,
+    SmoothableObjective,
+    SubsamplableObjective,
+    TwiceDifferentiableObjective,
 )
 from dpconvex.solvers.certified_descent import (
-    Certified,
+    CertifiedDescent,
     CertifiedSolver,
     ConvergenceError,
-    Descent,
+    DescentCertified,
+    DescentState,
     Solution,
-    Solver,
-    State,
-    solve_around_best,
 )
 from dpconvex.types import Array
 
@@ -88,44 +85,46 @@ class Newton(CertifiedSolver[Objective]):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "value_and_gradient", "hessian", "rounding_allowance")
 
-    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
+    def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
         metric = None
         try:
-            if can_subsample(objective) and objective.n_rows >= 4 * self.sample_rows:
+            if objectives.can_subsample(objective) and objective.n_rows >= 4 * self.sample_rows:
                 point, metric = self._warm_start(objective, point)
             newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
         except ConvergenceError:
             pass
-        return solve_around_best(self, descent)
+        return descent.solve_around_best(self)
 
-    def _warm_start(self, objective: Subsamplable, point: Array) -> tuple[Array, Metric]:
+    def _warm_start(self, objective: SubsamplableObjective, point: Array) -> tuple[Array, Metric]:
         """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
-        descent = Descent(small, math.inf)
+        descent = CertifiedDescent(small, math.inf)
         state = descent.evaluate_uncertified(point)
         descent.tolerance = min(sampling_error, 0.01 * state.norm)
         try:
             point = _newton_iterations(descent, state, 15).point
-        except Certified as found:
+        except DescentCertified as found:
             point = found.solution.point
-        return point, _factor_hessian(small.hessian(point))
+        return point, _factor_newton_hessian(small.hessian(point))
 
 
-def newton_steps(descent: Descent, state: State, max_iterations: int, metric: Metric | None = None) -> None:
+def newton_steps(
+    descent: CertifiedDescent, state: DescentState, max_iterations: int, metric: Metric | None = None
+) -> None:
     """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with enforced decrease."""
     state = _newton_iterations(descent, state, 30, metric)
-    if can_smooth(descent.objective):
+    if objectives.can_smooth(descent.objective):
         for ratio in (0.2, 0.6):
-            state = _follow_widths(descent, descent.objective, _best(descent, state), ratio)
+            state = _follow_newton_widths(descent, descent.objective, _best(descent, state), ratio)
             state = _newton_iterations(descent, state, 30)
     state = descent.evaluate(_best(descent, state).point, with_value=True)
     _newton_iterations(descent, state, max_iterations, with_value=True)
 
 
 def _newton_iterations(
-    descent: Descent, state: State, limit: int, metric: Metric | None = None, with_value: bool = False
-) -> State:
+    descent: CertifiedDescent, state: DescentState, limit: int, metric: Metric | None = None, with_value: bool = False
+) -> DescentState:
     """Take up to `limit` Newton-like steps; return early when they stop helping.
 
     A given metric comes from a subsample: the costly full Hessian is then computed only if a step fails to halve the
@@ -138,7 +137,7 @@ def _newton_iterations(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor_hessian(cast(TwiceDifferentiable, descent.objective).hessian(state.point))
+            metric = _factor_newton_hessian(cast(TwiceDifferentiableObjective, descent.objective).hessian(state.point))
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.line_search(state, direction, with_value)
@@ -155,15 +154,17 @@ def _newton_iterations(
     return state
 
 
-def _follow_widths(descent: Descent, objective: Smoothable, state: State, ratio: float) -> State:
+def _follow_newton_widths(
+    descent: CertifiedDescent, objective: SmoothableObjective, state: DescentState, ratio: float
+) -> DescentState:
     """Follow the minimisers of the smoothed loss, from wide to the loss's own width."""
     point = state.point
     width = objective.margin_scale(point)
     while width > 0.5 * objective.kink_width:
-        stage = Descent(objective.smoothed(width), 1e-6 * objective.gradient_bound)
+        stage = CertifiedDescent(objective.smoothed(width), 1e-6 * objective.gradient_bound)
         try:
             point = _newton_iterations(stage, stage.evaluate(point), 10).point
-        except Certified as found:
+        except DescentCertified as found:
             point = found.solution.point
         except ConvergenceError:
             # A stage only shows the way: what it cannot certify does not matter.
@@ -173,11 +174,11 @@ def _follow_widths(descent: Descent, objective: Smoothable, state: State, ratio:
     return descent.evaluate(point)
 
 
-def _best(descent: Descent, state: State) -> State:
+def _best(descent: CertifiedDescent, state: DescentState) -> DescentState:
     return state if descent.best is None else descent.best
 
 
-def _factor_hessian(hessian: Array) -> Metric:
+def _factor_newton_hessian(hessian: Array) -> Metric:
     """Return the map ``v -> hessian^{-1} v`` by Cholesky's method."""
     # Rounding can make a nearly singular Hessian indefinite; the smallest shift that cures it only shortens the step.
     trace = float(np.trace(hessian))
@@ -219,7 +220,7 @@ class LBFGS(CertifiedSolver[Objective]):
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "value_and_gradient", "rounding_allowance")
 
-    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
+    def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
         dense = self.newton and objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
         try:
             state = descent.evaluate(point, with_value=True)
@@ -228,11 +229,11 @@ class LBFGS(CertifiedSolver[Objective]):
                 newton_steps(descent, state, self.max_iterations)
         except ConvergenceError:
             pass
-        return solve_around_best(self, descent)
+        return descent.solve_around_best(self)
 
-    def _iterate(self, descent: Descent, state: State, limit: int) -> State:
+    def _iterate(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
         pairs = BFGSPairs(maxlen=self.memory)
-        diagonal = _floored_hessian_diagonal(descent.objective, state.point)
+        diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)
         for _ in range(limit):
             descent.iterations += 1
             direction = pairs.direction(state.gradient, _divide_by(diagonal * pairs.scaling(diagonal)))
@@ -245,7 +246,7 @@ class LBFGS(CertifiedSolver[Objective]):
                     return state
                 # The pairs misled the search: start again from the curvature here.
                 pairs.clear()
-                diagonal = _floored_hessian_diagonal(descent.objective, state.point)
+                diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)
                 continue
             pairs.add(new.point - state.point, new.gradient - state.gradient)
             state = new
@@ -256,7 +257,7 @@ def _divide_by(diagonal: Array) -> Metric:
     return lambda vector: vector / diagonal
 
 
-def _floored_hessian_diagonal(objective: Objective, point: Array) -> Array:
+def _lbfgs_hessian_diagonal(objective: Objective, point: Array) -> Array:
     """Diagonal of the Hessian, floored: a column without curvature here may find some later."""
     if not hasattr(objective, "hessian_diagonal"):
         return np.ones(objective.dim)
@@ -264,12 +265,6 @@ def _floored_hessian_diagonal(objective: Objective, point: Array) -> Array:
     return np.asarray(np.maximum(diagonal, 1e-6 * diagonal.max()))
 
 
-def default_solver(dim: int) -> Solver[Objective]:
-    """Return `Newton` for up to 500 coefficients, `LBFGS` beyond.
-
-    Examples
-    --------
-    >>> default_solver(20)
-    Newton(sample_rows=20000, max_iterations=2000)
-    """
+def newton_or_lbfgs(dim: int) -> Newton | LBFGS:
+    """Return `Newton` for up to 500 coefficients, `LBFGS` beyond."""
     return Newton() if dim <= NEWTON_DIM else LBFGS()

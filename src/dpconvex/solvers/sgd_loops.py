@@ -15,7 +15,7 @@ from dpconvex.types import Array
 _FAST = {"reassoc", "contract"}
 
 
-def draw_batches(
+def draw_sgd_batches(
     generator: np.random.Generator, sampling: str, n_rows: int, batch_size: int, rate: float, steps: int
 ) -> tuple[RowIndices, RowIndices]:
     """Draw the sizes of the next batches, and the random swaps that choose their members.
@@ -36,7 +36,7 @@ def draw_batches(
 
 
 @numba.njit(cache=True)
-def batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndices) -> RowIndices:
+def sgd_batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndices) -> RowIndices:
     """Return the members of all batches, one after the other; the permutation is swapped in place."""
     found = np.empty_like(swaps)
     start = 0
@@ -50,7 +50,7 @@ def batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndices)
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def run_single_sgd_steps(
+def run_single_sgd_loop(
     generator: np.random.Generator, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float,
 ) -> None:  # fmt: skip
@@ -76,7 +76,7 @@ def run_single_sgd_steps(
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def run_sgd_batches(
+def run_batch_sgd_loop(
     generator: np.random.Generator, sizes: RowIndices, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
 ) -> None:  # fmt: skip
@@ -103,7 +103,7 @@ def run_sgd_batches(
 
 
 @numba.njit(cache=True)
-def run_subgradient_steps(
+def run_subgradient_loop(
     first: int, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, linear: Array,
     alpha: float, point: Array, average: Array,
 ) -> None:  # fmt: skip
@@ -127,7 +127,7 @@ def run_subgradient_steps(
 
 
 @numba.njit(cache=True)
-def run_one_sgd_pass(
+def run_one_pass_loop(
     order: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
     rate: float, alpha: float,
 ) -> None:  # fmt: skip

@@ -16,19 +16,19 @@ import numpy.typing as npt
 from dpconvex.engine.rows import RowIndices, Sums
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses.pointwise import ClampedTarget, Loss
+from dpconvex.losses.pointwise import ClampedTargetLoss, Loss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.smoothing.compiled_slopes import compile_slope
 from dpconvex.solvers.black_box import certify_point
-from dpconvex.solvers.certified_descent import ConvergenceError, Solution, check_start_point
-from dpconvex.solvers.duality_gap import Envelope, kinks_of_objective, young_excess
-from dpconvex.solvers.sgd_loops import run_subgradient_steps
+from dpconvex.solvers.certified_descent import ConvergenceError, Solution, check_descent_start
+from dpconvex.solvers.duality_gap import Envelope, duality_gap_kinks, young_duality_excess
+from dpconvex.solvers.sgd_loops import run_subgradient_loop
 from dpconvex.types import Array
 
 
 @dataclass(frozen=True)
-class DenseRecords:
+class SubgradientRecords:
     """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
 
     ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
@@ -53,7 +53,7 @@ class DenseRecords:
         return np.asarray(self.weights[chosen] * slopes)
 
 
-def load_records(objective: EmpiricalObjective, solver: str) -> DenseRecords:
+def load_subgradient_records(objective: EmpiricalObjective, solver: str) -> SubgradientRecords:
     """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
     rows = getattr(objective, "rows", None)
     mapped = None if isinstance(rows, SparseRows) else getattr(rows, "mapped", None)
@@ -64,13 +64,13 @@ def load_records(objective: EmpiricalObjective, solver: str) -> DenseRecords:
         )
     block, targets, weights = mapped()
     block = np.ascontiguousarray(block)
-    if isinstance(objective.loss, ClampedTarget):
+    if isinstance(objective.loss, ClampedTargetLoss):
         targets = objective.loss.clamp(targets)
     weights = weights * (objective.n_rows / objective.divisor)
-    return DenseRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
+    return SubgradientRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
 
 
-class _AveragingSolver:
+class _AveragedSubgradient:
     """The checks of both subgradient methods, and their errors."""
 
     def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
@@ -79,8 +79,8 @@ class _AveragingSolver:
         Needs ``alpha > 0`` and rows in memory. The start is checked but forgotten at the first step, of length 1/alpha.
         """
         owner = type(self).__name__
-        point = check_start_point(objective, start, tolerance, owner)
-        records = load_records(objective, owner)
+        point = check_descent_start(objective, start, tolerance, owner)
+        records = load_subgradient_records(objective, owner)
         with single_threaded_blas():
             found = self._search(objective, records, point, tolerance)
         if found is not None:
@@ -92,14 +92,14 @@ class _AveragingSolver:
         )
 
     def _search(
-        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
     ) -> Solution | None:
         """Return a point of this gap, or None where the limit on the steps is reached."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Subgradient(_AveragingSolver):
+class Subgradient(_AveragedSubgradient):
     """Subgradient method with averaging, for kinked and smooth losses alike.
 
     A gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is certified by the averaged slopes (kinked
@@ -114,7 +114,7 @@ class Subgradient(_AveragingSolver):
     max_iterations: int = 200_000
 
     def _search(
-        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
     ) -> Solution | None:
         alpha = objective.alpha
         average = np.zeros_like(point)
@@ -131,14 +131,14 @@ class Subgradient(_AveragingSolver):
             if t == check:
                 check = 2 * check
                 kinked = not math.isfinite(objective.loss.smoothness)
-                gap = averaged_gap(objective, records, average, slopes) if kinked else None
-                found = _certify_average(objective, average, gap, tolerance, t)
+                gap = averaged_subgradient_gap(objective, records, average, slopes) if kinked else None
+                found = _certify_subgradient_average(objective, average, gap, tolerance, t)
                 if found is not None:
                     return found
         return None
 
 
-def _certify_average(
+def _certify_subgradient_average(
     objective: EmpiricalObjective, average: Array, gap: float | None, tolerance: float, iterations: int
 ) -> Solution | None:
     """Return the average as a solution if its gap, or its gradient norm where no gap is given, is small enough."""
@@ -150,9 +150,11 @@ def _certify_average(
     return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
 
 
-def averaged_gap(objective: EmpiricalObjective, records: DenseRecords, point: Array, slopes: Array) -> float:
+def averaged_subgradient_gap(
+    objective: EmpiricalObjective, records: SubgradientRecords, point: Array, slopes: Array
+) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
-    kinks = kinks_of_objective(objective, "Subgradient")
+    kinks = duality_gap_kinks(objective, "Subgradient")
     margins = records.rows @ point
     residual = objective.loss.kind == "residual"
     signs = -np.ones_like(margins) if residual else records.targets
@@ -164,7 +166,7 @@ def averaged_gap(objective: EmpiricalObjective, records: DenseRecords, point: Ar
     lengths = np.sqrt(np.einsum("ij,ij->i", records.rows, records.rows))
     size = float(np.linalg.norm(point))
     error = UNIT * ((objective.dim + 8) * size * lengths + 8 * np.abs(records.targets))
-    excess = np.maximum(young_excess(kinks, u - error, plain), young_excess(kinks, u + error, plain))
+    excess = np.maximum(young_duality_excess(kinks, u - error, plain), young_duality_excess(kinks, u + error, plain))
     dual = (weights * plain * signs) @ records.rows / records.count + records.linear
     rounding = UNIT * (records.count + 16) * objective.gradient_bound
     norm = float(np.linalg.norm(dual + objective.alpha * point)) + rounding
@@ -173,7 +175,7 @@ def averaged_gap(objective: EmpiricalObjective, records: DenseRecords, point: Ar
 
 
 @dataclass(frozen=True)
-class StochasticSubgradient(_AveragingSolver):
+class StochasticSubgradient(_AveragedSubgradient):
     """Stochastic subgradient method: a few records per step, averaged iterates.
 
     Its accuracy holds in expectation, which is no basis for privacy, so the point is certified like any other: by its
@@ -182,7 +184,7 @@ class StochasticSubgradient(_AveragingSolver):
     Parameters
     ----------
     batch_size : int, default=16
-        DenseRecords per step.
+        Records per step.
     max_iterations : int, default=1_000_000
         Limit on the steps.
     seed : int, default=0
@@ -194,38 +196,40 @@ class StochasticSubgradient(_AveragingSolver):
     seed: int = 0
 
     def _search(
-        self, objective: EmpiricalObjective, records: DenseRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
     ) -> Solution | None:
         smooth = math.isfinite(objective.loss.smoothness)
-        lowest = None if smooth else _lower_bound(objective, tolerance)
+        lowest = None if smooth else _subgradient_lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
         batch = min(self.batch_size, records.count)
         point, average = point.copy(), np.zeros_like(point)
         check, t = 256, 0
         while t < self.max_iterations:
-            _take_steps(records, t, rng.integers(0, records.count, (256, batch)), point, average)
+            _take_subgradient_steps(records, t, rng.integers(0, records.count, (256, batch)), point, average)
             t += 256
             if t < check:
                 continue
             check = 2 * check
             gap = None
             if lowest is not None:
-                value, error = _value_with_error(objective, average)
+                value, error = _subgradient_value(objective, average)
                 gap = max(value + error - lowest, 0.0)
-            found = _certify_average(objective, average, gap, tolerance, t)
+            found = _certify_subgradient_average(objective, average, gap, tolerance, t)
             if found is not None:
                 return found
         return None
 
 
-def _take_steps(records: DenseRecords, first: int, chosen: RowIndices, point: Array, average: Array) -> None:
+def _take_subgradient_steps(
+    records: SubgradientRecords, first: int, chosen: RowIndices, point: Array, average: Array
+) -> None:
     """Take one step per row of `chosen`, in place: compiled for losses of the package, in numpy for others."""
     loss, rows, alpha = records.loss, records.rows, records.alpha
     # Targets are clamped already.
-    compiled = compile_slope(loss.loss if isinstance(loss, ClampedTarget) else loss)
+    compiled = compile_slope(loss.loss if isinstance(loss, ClampedTargetLoss) else loss)
     if compiled is not None:
         weighted = records.targets, records.weights, compiled
-        run_subgradient_steps(first, chosen, rows, *weighted, records.linear, alpha, point, average)
+        run_subgradient_loop(first, chosen, rows, *weighted, records.linear, alpha, point, average)
         return
     for k, batch in enumerate(chosen, start=first + 1):
         share = 2 / (k + 1)
@@ -234,15 +238,15 @@ def _take_steps(records: DenseRecords, first: int, chosen: RowIndices, point: Ar
         point -= share * (point + direction / alpha)
 
 
-def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:
+def _subgradient_lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:
     """Certify ``min F`` from below to a hundredth of the gap wanted, rounding included."""
     reference = Envelope().solve(objective, np.zeros(objective.dim), 0.1 * tolerance)
     assert reference.gap is not None, "Envelope certifies a gap"
-    value, error = _value_with_error(objective, reference.point)
+    value, error = _subgradient_value(objective, reference.point)
     return value - reference.gap - error
 
 
-def _value_with_error(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
+def _subgradient_value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
     """Return F(theta) and a bound on its rounding error, as in `EmpiricalObjective.rounding_allowance`."""
     loss, row_map = objective.loss, objective.rows.row_map
 

@@ -20,7 +20,7 @@ from dpconvex.mechanisms import OutputPerturbation, PairwiseObjectivePerturbatio
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from dpconvex.solvers import default_solver
+from dpconvex.solvers import newton_or_lbfgs
 
 __all__ = [
     "PENALTIES",
@@ -65,7 +65,7 @@ def printed_objective_noise(
 def _minimise(X: Array, y: NDArray[Any], penalty: float, linear: Array, loss: Any) -> Array:
     objective = PairwiseObjective(X, y, loss, penalty, linear=linear)
     tolerance = 1e-8 * (objective.gradient_bound + float(np.linalg.norm(linear)))
-    return default_solver(X.shape[1]).solve(objective, np.zeros(X.shape[1]), tolerance).point
+    return newton_or_lbfgs(X.shape[1]).solve(objective, np.zeros(X.shape[1]), tolerance).point
 
 
 def draw_noise(scale: float, delta: float, size: int, rng: np.random.Generator) -> Array:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
 from dpconvex.privacy.guarantees import GaussianDP
-from dpconvex.privacy.objective_perturbation import trace_delta
+from dpconvex.privacy.objective_perturbation import trace_objective_delta
 from dpconvex_reproduction.auc_erm.algorithms import printed_objective_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.problems import DIAMETER, FACTS, LOSSES, Facts
 
@@ -175,7 +175,7 @@ def printed_epsilon(
         ratio = bounds.gradient_sensitivity / same[0]
 
         first = epsilon_at(delta, hockey_stick(ell, d, True))
-        second = epsilon_at(delta, lambda x: trace_delta(x, ratio / 2, bounds.curvature_ratio, "replace_one"))
+        second = epsilon_at(delta, lambda x: trace_objective_delta(x, ratio / 2, bounds.curvature_ratio, "replace_one"))
         return min(first, second), delta
     target = delta if gaussian else facts.delta
     worst = 0.0

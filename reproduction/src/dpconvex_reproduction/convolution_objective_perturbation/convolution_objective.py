@@ -30,7 +30,7 @@ from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, Certificate, StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
-from dpconvex.solvers import default_solver
+from dpconvex.solvers import newton_or_lbfgs
 
 __all__ = [
     "Printed",
@@ -128,7 +128,7 @@ def _minimise(objective: StructuredObjective) -> Array:
     start = np.zeros(objective.dim)
     slope = objective.gradient_bound + float(np.linalg.norm(objective.linear))
     tolerance = max(1e-8 * slope, 4 * objective.rounding_allowance(start))
-    return np.asarray(default_solver(objective.dim).solve(objective, start, tolerance).point)
+    return np.asarray(newton_or_lbfgs(objective.dim).solve(objective, start, tolerance).point)
 
 
 def sound_certificate(
@@ -158,7 +158,7 @@ def sound_convolution_objective(
 
 def not_private(A: Array, Y: Array, loss: Kinked) -> Array:
     """Return coefficients of nearly least mean loss on the records as they are: tiny bandwidth, penalty, no noise."""
-    from dpconvex.objectives.structured import spectral_norms
+    from dpconvex.objectives.structured import structured_spectral_norms
 
-    records = StructuredRecords(A, Y, float(spectral_norms(A).max()))
+    records = StructuredRecords(A, Y, float(structured_spectral_norms(A).max()))
     return _minimise(StructuredObjective(records, _smoothed(loss, 0.05), 1e-4))

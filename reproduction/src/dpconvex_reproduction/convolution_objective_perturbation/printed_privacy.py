@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-from dpconvex.objectives.structured import spectral_norms
-from dpconvex.privacy.objective_perturbation import structured_delta
+from dpconvex.objectives.structured import structured_spectral_norms
+from dpconvex.privacy.objective_perturbation import structured_objective_delta
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
     printed_constants,
     sound_certificate,
@@ -145,13 +145,13 @@ def hinge_attack(epsilon: float, delta: float) -> float:
 def proven_epsilon(noise_ratio: float, curvature_ratio: float, rank: int, delta: float, neighbors: str) -> float:
     """Return the smallest epsilon that the certificate's profiles prove at ``delta``, rounded up to 1e-4."""
     low, high = 0.0, 1.0
-    while structured_delta(high, noise_ratio, curvature_ratio, rank, neighbors) > delta:
+    while structured_objective_delta(high, noise_ratio, curvature_ratio, rank, neighbors) > delta:
         low, high = high, 2 * high
         if high > 1e4:
             return math.inf
     while high - low > 1e-4:
         middle = (low + high) / 2
-        holds = structured_delta(middle, noise_ratio, curvature_ratio, rank, neighbors) <= delta
+        holds = structured_objective_delta(middle, noise_ratio, curvature_ratio, rank, neighbors) <= delta
         low, high = (low, middle) if holds else (middle, high)
     return math.ceil(high * 1e4) / 1e4
 
@@ -159,7 +159,7 @@ def proven_epsilon(noise_ratio: float, curvature_ratio: float, rank: int, delta:
 @lru_cache(maxsize=8)
 def usual_norm(d: int) -> float:
     """Return the 99th percentile of the operator norm of the paper's random matrices (4000 draws)."""
-    return float(np.quantile(spectral_norms(make_structured_median(4000, d, rng=0).X), 0.99))
+    return float(np.quantile(structured_spectral_norms(make_structured_median(4000, d, rng=0).X), 0.99))
 
 
 @lru_cache(maxsize=32)

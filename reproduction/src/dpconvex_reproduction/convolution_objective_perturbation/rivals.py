@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import StructuredRecords
-from dpconvex.privacy.subsampling import sampled_epsilon, sampled_multiplier
+from dpconvex.privacy.subsampling import subsampled_epsilon, subsampled_multiplier
 
 __all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd", "published_epsilon"]
 
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 @lru_cache(maxsize=512)
 def _multiplier(rate: float, steps: int, epsilon: float, delta: float) -> float:
-    return sampled_multiplier("fixed", "replace_one", rate, steps, epsilon, delta)
+    return subsampled_multiplier("fixed", "replace_one", rate, steps, epsilon, delta)
 
 
 def _batches(n: int, d: int, epsilon: float, delta: float) -> tuple[int, int]:
@@ -60,7 +60,7 @@ def published_epsilon(algorithm: str, n: int, d: int, epsilon: float, delta: flo
     """
     steps, batch = (n * n, 1) if algorithm == "noisy SGD" else _batches(n, d, epsilon, delta)
     multiplier = _std(batch, steps, n, epsilon, delta, "published") * batch / 2
-    return sampled_epsilon("fixed", "replace_one", batch / n, steps, multiplier, delta)
+    return subsampled_epsilon("fixed", "replace_one", batch / n, steps, multiplier, delta)
 
 
 def noisy_sgd(

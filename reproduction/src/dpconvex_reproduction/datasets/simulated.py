@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpconvex.checks import check_count
-from dpconvex.datasets import Seed, Synthetic, check_coefficients, check_quantile, expected_pinball
+from dpconvex.datasets import Seed, Synthetic, check_dataset_coefficients, check_quantile, expected_pinball
 from dpconvex.types import Array
 
 
@@ -109,7 +109,7 @@ class QuantilePopulation:
 
     def risk(self, theta: ArrayLike) -> float:
         """Return the expected pinball loss of ``theta``, intercept first."""
-        theta = check_coefficients(theta, self.dim)
+        theta = check_dataset_coefficients(theta, self.dim)
         gap = self.location - theta
         x, weight = self._nodes
         mean = gap[0] + x @ gap[1:3] + self._endogenous(x)
@@ -189,7 +189,7 @@ class MatrixPopulation:
 
     def residual(self, theta: ArrayLike) -> tuple[Array, float]:
         """Return mean and standard deviation of the independent normal residuals."""
-        gap = self.theta_star - check_coefficients(theta, self.dim)
+        gap = self.theta_star - check_dataset_coefficients(theta, self.dim)
         return self.mean @ gap, 1.0 if self.fixed else math.sqrt(1 + float(gap @ gap))
 
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpconvex.losses import Pinball
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.calibration import calibrated_release_scale
 
 __all__ = [
     "STEPS",
@@ -71,7 +71,7 @@ def calibrated_std(quantile: float, mu: float, steps: int = STEPS, truncation: f
     7.0273
     """
     sensitivity = _sensitivity(quantile, truncation, "replace_one")
-    return released_scale(mu / math.sqrt(steps), sensitivity, 1)
+    return calibrated_release_scale(mu / math.sqrt(steps), sensitivity, 1)
 
 
 def true_mu(

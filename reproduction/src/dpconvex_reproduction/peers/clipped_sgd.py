@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.subsampling import sampled_epsilon
+from dpconvex.privacy.subsampling import subsampled_epsilon
 
 __all__ = ["SETTINGS", "Setting", "accounted_epsilon", "descend", "noise_std", "proven_epsilon"]
 
@@ -119,7 +119,7 @@ def proven_epsilon(std: float, rate: float, steps: int, delta: float) -> float:
 
     The bound takes ``std / sensitivity`` with the replace-one sensitivity of a clipped sum, twice the clipping norm.
     """
-    return sampled_epsilon("poisson", "replace_one", rate, steps, std / 2, delta)
+    return subsampled_epsilon("poisson", "replace_one", rate, steps, std / 2, delta)
 
 
 def descend(

@@ -40,7 +40,7 @@ _CHUNK = 1 << 17
 def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any) -> Array:
     """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
     from dpconvex.smoothing.compiled_slopes import compile_slope
-    from dpconvex.solvers.sgd_loops import run_single_sgd_steps
+    from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
     compiled = compile_slope(loss)
     theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
@@ -48,7 +48,7 @@ def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, st
     left = steps - 1
     while left > 0:
         chosen = rng.integers(0, len(targets), size=min(left, _CHUNK))
-        run_single_sgd_steps(rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std)
+        run_single_sgd_loop(rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std)
         left -= chosen.size
     return total / steps
 
@@ -129,7 +129,7 @@ def phased_erm(
     """
     from dpconvex.engine import MemoryRows, RowMap
     from dpconvex.objectives import EmpiricalObjective
-    from dpconvex.solvers import default_solver
+    from dpconvex.solvers import newton_or_lbfgs
 
     n, d = rows.shape
     preset = phased_erm_preset(n, d, problem)
@@ -147,7 +147,7 @@ def phased_erm(
         objective = EmpiricalObjective(part, loss, anchor, linear=-anchor * theta)
         reach = float(np.linalg.norm(theta)) + problem.lipschitz / anchor
         tolerance = max(1e-8 * problem.lipschitz, 1e-12 * anchor * reach)
-        point = default_solver(d).solve(objective, theta, tolerance).point
+        point = newton_or_lbfgs(d).solve(objective, theta, tolerance).point
         std = preset.std(i, problem)
         theta = point + noise_share * std * rng.standard_normal(d)
     return theta
@@ -161,7 +161,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     steps in the first phase.
     """
     from dpconvex.smoothing.compiled_slopes import compile_slope
-    from dpconvex.solvers.sgd_loops import run_one_sgd_pass
+    from dpconvex.solvers.sgd_loops import run_one_pass_loop
 
     n, d = rows.shape
     preset = phased_sgd_preset(n, d, problem)
@@ -173,7 +173,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
         chosen = order[start : start + count]
         start += count
         total = np.zeros(d)
-        run_one_sgd_pass(chosen, rows, targets, weights, compiled, theta, total, step, 0.0)
+        run_one_pass_loop(chosen, rows, targets, weights, compiled, theta, total, step, 0.0)
         std = preset.std(i, problem)
         theta = total / count + std * rng.standard_normal(d)
     return theta

@@ -21,7 +21,7 @@ from dpconvex.mechanisms import NoisySGD, ObjectivePerturbation, PhasedERM, Phas
 from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, LinearBounds, objective_perturbation_scale
-from dpconvex.privacy.subsampling import sampled_multiplier
+from dpconvex.privacy.subsampling import subsampled_multiplier
 from dpconvex.smoothing import convolve
 from dpconvex_reproduction.quantile_sco.presets import (
     Problem,
@@ -82,7 +82,7 @@ def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
     told = _told(problem)
     preset = sgd_preset(n, d, told)
     loss: Any = Pinball(told.quantile)
-    multiplier = sampled_multiplier("fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta)
+    multiplier = subsampled_multiplier("fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta)
     std = _bounds(n, d, problem, loss).gradient_sum_sensitivity() * multiplier
     spread = d * (std**2 - preset.std**2)
     if not smooth:  # the step without its smoothing term

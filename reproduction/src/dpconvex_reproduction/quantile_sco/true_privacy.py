@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.objective_perturbation import glm_add_remove_delta, glm_replace_delta
-from dpconvex.privacy.subsampling import sampled_epsilon
+from dpconvex.privacy.objective_perturbation import glm_add_remove_objective_delta, glm_replace_objective_delta
+from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.quantile_sco.contenders import (
     BUDGETS,
@@ -55,7 +55,7 @@ def printed_objective_deltas(epsilon: float, delta: float, row_norm: float) -> t
     """
     longer = math.hypot(1, row_norm) / row_norm
     facts = (longer * _printed_ratio(epsilon, delta), longer**2 * epsilon / 2)
-    return glm_replace_delta(epsilon, *facts), glm_add_remove_delta(epsilon, *facts)
+    return glm_replace_objective_delta(epsilon, *facts), glm_add_remove_objective_delta(epsilon, *facts)
 
 
 def _masses(slopes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -135,13 +135,13 @@ def printed_epsilon(algorithm: str, problem: Problem, n: int, d: int, constant_i
     """
     if algorithm in ("DP-SGD", "EmpSGD"):
         multiplier = _multiplier(problem, constant_inside)
-        return sampled_epsilon("fixed", "replace_one", 1 / n, n**2, multiplier, problem.delta)
+        return subsampled_epsilon("fixed", "replace_one", 1 / n, n**2, multiplier, problem.delta)
     longer = _row_norm(problem, constant_inside) / problem.row_norm
     if algorithm == "Moreau":
         plan = minibatch_plan(n, d, problem)
         multiplier = plan.batch_size * plan.std / (2 * longer * problem.lipschitz)
         rate = plan.batch_size / n
-        return sampled_epsilon("fixed", "replace_one", rate, plan.steps, multiplier, problem.delta)
+        return subsampled_epsilon("fixed", "replace_one", rate, plan.steps, multiplier, problem.delta)
     # A phase moves by L step (minimiser) or 2 L step (pass); its noise is 4 L step sqrt(ln(1/delta)) / epsilon.
     moves = longer if algorithm == "Phased-ERM" else 2 * longer
     mu = moves * problem.epsilon / (4 * math.sqrt(math.log(1 / problem.delta)))

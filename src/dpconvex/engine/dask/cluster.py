@@ -2,7 +2,7 @@
 
 Workers check a partition once, park it on their disk and sum it there. A pass is one call of every worker that holds
 something. Partitions of a lost worker are read and checked again by others. Nothing random happens in a call and
-nothing is charged, so that a repeated one gives the same sums. Files live as long as a client's futures of `Held`.
+nothing is charged, so that a repeated one gives the same sums. Files live as long as a client's futures of `ClusterPartition`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Any
 
 from dpconvex.engine.dask.partitions import (
     Call,
-    CleanTargets,
     Partition,
     PartitionFacts,
     PartitionMap,
+    PartitionTargets,
     Reweigh,
     check_partition,
     quiet,
     run_here,
-    run_on_source,
+    run_on_partition_source,
 )
 from dpconvex.engine.dask.schedule import report_progress
-from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
+from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
 from dpconvex.engine.rows import ClusterLostError, SourceChangedError
-from dpconvex.engine.summation import accumulate
+from dpconvex.engine.summation import pairwise_summation
 from dpconvex.on_demand import dask
 
 TIMEOUT = "5 minutes"
@@ -46,14 +46,16 @@ _LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedEr
 Task = tuple[Any, Sequence[int], str | None]
 #: Position of the first partition, number of partitions, and their sums.
 Block = tuple[int, int, Any]
+#: Of each partition: its position in the pass, its number in the table, changes of weights, and the call.
+Items = Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
 
 # On workers: the open files and the partitions that live there.
 _lock = threading.Lock()
 _files: weakref.WeakValueDictionary[str, SpillFile] = weakref.WeakValueDictionary()
-_held: weakref.WeakValueDictionary[tuple[str, int], Held] = weakref.WeakValueDictionary()
+_held: weakref.WeakValueDictionary[tuple[str, int], ClusterPartition] = weakref.WeakValueDictionary()
 
 
-class HeldTable:
+class ClusterTable:
     """The partitions of a table, held by the workers of a cluster; ``facts`` are the findings of their checks.
 
     `ClusterLostError` is raised if the scheduler is gone, or there has been no worker, or no answer of one that is
@@ -61,26 +63,25 @@ class HeldTable:
     """
 
     def __init__(
-        self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: CleanTargets | None
+        self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: PartitionTargets | None
     ) -> None:
         self._client = client
         self._pairs = pairs
-        limit = dask.config.get("dpconvex.spill-limit", None)
-        limit = None if limit is None else dask.utils.parse_bytes(limit)
+        limit = configured_spill_limit()
         timeout = dask.config.get("dpconvex.timeout", None)
         self._timeout = float(dask.utils.parse_timedelta(TIMEOUT if timeout is None else timeout))
         self._threads: dict[str, int] = {}  # by worker
         self._find_workers()
-        self._table = Table(uuid.uuid4().hex, width, numeric, clean, limit, len(self._threads))
+        self._table = ClusterTableFacts(uuid.uuid4().hex, width, numeric, clean, limit, len(self._threads))
         self._futures: dict[int, Any] = {}  # as long as they live, workers keep their partitions
-        self._found: dict[int, HeldFacts] = {}
+        self._found: dict[int, PartitionFacts] = {}
         self._hold(range(len(pairs)))
-        self.facts: list[PartitionFacts] = [self._found[i].facts for i in range(len(pairs))]
+        self.facts = [self._found[i] for i in range(len(pairs))]
 
     def _hold(self, numbers: Iterable[int]) -> None:
         """Let workers check and hold partitions; those that were checked before must be as they were."""
         first = not self._found
-        task = dask.delayed(hold, pure=False, traverse=False)
+        task = dask.delayed(hold_on_cluster, pure=False, traverse=False)
 
         def submit(waiting: Sequence[int]) -> list[Task]:
             for number in waiting:
@@ -89,10 +90,10 @@ class HeldTable:
             self._futures.update(zip(waiting, futures, strict=True))
             return [(future, [number], None) for number, future in zip(waiting, futures, strict=True)]
 
-        def accept(positions: Sequence[int], held: HeldFacts) -> Sequence[int]:
-            (number,), result = positions, held.told
+        def accept(positions: Sequence[int], held: ClusterPartition | PartitionFacts) -> Sequence[int]:
+            (number,), result = positions, held.told if isinstance(held, ClusterPartition) else held
             before = self._found.get(number)
-            if before is not None and before.facts.mark != result.facts.mark:
+            if before is not None and before.mark != result.mark:
                 raise SourceChangedError
             self._found[number] = result
             if first:
@@ -108,10 +109,11 @@ class HeldTable:
         blocks: list[Block] = []
 
         def submit(waiting: Sequence[int]) -> list[Task]:
-            lost = [jobs[i][0].number for i in waiting if self._is_lost(jobs[i][0].number)]
-            if lost:
+            held_once = [jobs[i][0].number for i in waiting if self._found[jobs[i][0].number].owner is not None]
+            there = {number for number in self._futures if self._found[number].owner in self._threads}
+            if lost := [number for number in held_once if number not in there]:
                 self._hold(lost)
-            unheld = dask.delayed(run_unheld, pure=False, traverse=False)
+            unheld = dask.delayed(run_unheld_on_cluster, pure=False, traverse=False)
             shares: dict[str, list[int]] = {}
             single: dict[int, Any] = {}
             for position in waiting:
@@ -126,16 +128,10 @@ class HeldTable:
             tasks: list[Task] = [(future, [i], None) for i, future in zip(single, futures, strict=True)]
             for owner, positions in shares.items():
                 size = -(-len(positions) // max(1, self._threads.get(owner, 1)))
-                works = [
-                    Work(
-                        self._table.name,
-                        mapping,
-                        [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in positions[k : k + size]],
-                        grouped,
-                    )
-                    for k in range(0, len(positions), size)
-                ]
-                tasks.append((_WorkerCall(self._client, owner, run_share, works), positions, owner))
+                items = [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in positions]
+                parts = [items[k : k + size] for k in range(0, len(items), size)]
+                share = _ClusterWorkerCall(self._client, owner, run_share, self._table.name, mapping, parts, grouped)
+                tasks.append((share, positions, owner))
             return tasks
 
         def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
@@ -154,12 +150,7 @@ class HeldTable:
 
         self._finish(set(range(len(jobs))), submit, accept)
         blocks.sort(key=lambda block: block[0])
-        return add_groups(blocks) if grouped else [block[2] for block in blocks]
-
-    def _is_lost(self, number: int) -> bool:
-        """Whether nobody holds a partition that somebody held."""
-        owner = self._found[number].owner
-        return owner is not None and (owner not in self._threads or number not in self._futures)
+        return add_cluster_groups(blocks) if grouped else [block[2] for block in blocks]
 
     def _finish(
         self,
@@ -169,7 +160,8 @@ class HeldTable:
     ) -> None:
         """Submit tasks until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
-        losses, reason, pings = 0, "", _Pings(self._client, self._timeout)
+        asked: dict[str, tuple[_ClusterWorkerCall, float]] = {}
+        losses, reason = 0, ""
         while pending:
             waiting = pending.difference(*(positions for positions, _ in active.values()))
             if waiting:
@@ -197,29 +189,42 @@ class HeldTable:
                 self._find_workers()
                 # Tasks without an owner may be on any of them.
                 owners = {owner for _, owner in active.values()}
-                pings.require(worker for worker in self._threads if worker in owners or None in owners)
+                self._ping([worker for worker in self._threads if worker in owners or None in owners], asked)
                 for future, (_, owner) in list(active.items()):
                     if owner is not None and owner not in self._threads:
                         del active[future]
 
+    def _ping(self, workers: Iterable[str], asked: dict[str, tuple[_ClusterWorkerCall, float]]) -> None:
+        """Ask workers whether they are there, since a frozen one stays registered; raise if one is silent for long."""
+        now = time.monotonic()
+        for owner in workers:
+            call, since = asked.get(owner, (None, now))
+            if call is None or call.status != "pending":
+                asked[owner] = _ClusterWorkerCall(self._client, owner, ping), now
+            elif now - since > self._timeout:
+                raise ClusterLostError(
+                    "A worker of the Dask cluster has not answered for as long as dask.config 'dpconvex.timeout' "
+                    f"allows, {self._timeout:g} seconds."
+                )
+
     def _wait(self, tasks: Iterable[Any]) -> None:
         """Wait until all tasks ended, or for a short time: results that are fetched one by one take longer."""
-        calls = [task.future for task in tasks if isinstance(task, _WorkerCall)]
-        futures = [task for task in tasks if not isinstance(task, _WorkerCall)]
+        calls = [task.future for task in tasks if isinstance(task, _ClusterWorkerCall)]
+        futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
         if futures:
             import distributed
 
-            with _forget_errors():  # their states tell
+            with _forget_cluster_errors():  # their states tell
                 distributed.wait(futures, timeout=POLL)
         if calls:
             wait(calls, timeout=POLL)
 
     def _gather(self, tasks: list[Any]) -> list[Any]:
         """Return the results; none if some were lost on the way, with their worker."""
-        futures = [task for task in tasks if not isinstance(task, _WorkerCall)]
-        with _forget_errors():
+        futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
+        with _forget_cluster_errors():
             fetched = iter(self._client.gather(futures) if futures else [])
-            return [task.future.result() if isinstance(task, _WorkerCall) else next(fetched) for task in tasks]
+            return [task.future.result() if isinstance(task, _ClusterWorkerCall) else next(fetched) for task in tasks]
         self._find_workers()
         return []
 
@@ -232,7 +237,7 @@ class HeldTable:
                 raise ClusterLostError("The Dask scheduler is gone.")
             self._threads = {}
             if status == "running":
-                with _forget_errors():
+                with _forget_cluster_errors():
                     limit = max(1.0, min(10.0, self._timeout))
                     self._threads = dict(self._client.nthreads(callback_timeout=limit))
             if self._threads:
@@ -245,7 +250,7 @@ class HeldTable:
             time.sleep(min(POLL, self._timeout))
 
 
-class _WorkerCall:
+class _ClusterWorkerCall:
     """One worker's part of a pass, called from a thread that nobody waits for at the end; it has a task's states."""
 
     def __init__(self, client: Any, owner: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -254,7 +259,7 @@ class _WorkerCall:
 
         def run() -> None:
             found = None
-            with _forget_errors():
+            with _forget_cluster_errors():
                 try:
                     found = client.run(function, *arguments, workers=[owner])[owner]
                 except (Exception, asyncio.CancelledError) as error:
@@ -271,29 +276,8 @@ class _WorkerCall:
         return "cancelled" if self.future.result() is None else "finished"
 
 
-class _Pings:
-    """Questions to workers that a pass waits for: a frozen one stays registered at the scheduler."""
-
-    def __init__(self, client: Any, timeout: float) -> None:
-        self._client, self._timeout = client, timeout
-        self._asked: dict[str, tuple[_WorkerCall, float]] = {}
-
-    def require(self, owners: Iterable[str]) -> None:
-        """Raise if one of them has left a question unanswered for too long."""
-        now = time.monotonic()
-        for owner in owners:
-            call, since = self._asked.get(owner, (None, now))
-            if call is None or call.status != "pending":
-                self._asked[owner] = _WorkerCall(self._client, owner, ping), now
-            elif now - since > self._timeout:
-                raise ClusterLostError(
-                    "A worker of the Dask cluster has not answered for as long as dask.config 'dpconvex.timeout' "
-                    f"allows, {self._timeout:g} seconds."
-                )
-
-
 @contextlib.contextmanager
-def _forget_errors() -> Iterator[None]:
+def _forget_cluster_errors() -> Iterator[None]:
     """Go on after any error, and let its traceback go: Dask's refer to themselves, and would keep the table alive."""
     try:
         yield
@@ -302,106 +286,82 @@ def _forget_errors() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Table:
+class ClusterTableFacts:
     """Facts that workers need to check a table's partitions."""
 
     name: str
     width: int
     numeric: bool
-    clean: CleanTargets | None
+    clean: PartitionTargets | None
     limit: int | None  # bytes that a worker may park; None for half of the free space, shared by all workers
     workers: int
 
 
-@dataclass(frozen=True)
-class HeldFacts:
-    """Facts of a partition that others may know; ``owner`` is the worker that holds it, None if it had no room."""
-
-    facts: PartitionFacts
-    owner: str | None
-
-    @property
-    def told(self) -> HeldFacts:
-        """The same, as of a `Held` that was not sent because client and worker are one process."""
-        return self
-
-
-class Held:
-    """A partition on its worker. Sent elsewhere, it becomes `HeldFacts`, without its rows."""
+class ClusterPartition:
+    """A partition on its worker. Sent elsewhere, it becomes `PartitionFacts` without its rows."""
 
     def __init__(self, facts: PartitionFacts, address: str) -> None:
-        self.told = HeldFacts(replace(facts, X=None, y=None), None if facts.X is None else address)
+        self.told = replace(facts, X=None, y=None, owner=None if facts.X is None else address)
         self.partition = Partition(facts.rows, facts.mark, 0, X=facts.X, y=facts.y)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HeldFacts, (self.told.facts, self.told.owner)
+        return replace, (self.told,)
 
 
-def hold(table: Table, number: int, pair: tuple[Any, Any]) -> Held:
+def hold_on_cluster(table: ClusterTableFacts, number: int, pair: tuple[Any, Any]) -> ClusterPartition:
     """Check a partition and keep it on this worker."""
     from distributed import get_worker
 
     worker = get_worker()
     with quiet():
-        file = _open_spill_file(table, worker.local_directory)
+        file = _open_cluster_spill_file(table, worker.local_directory)
         facts = check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
-    held = Held(facts, worker.address)
+    held = ClusterPartition(facts, worker.address)
     _held[table.name, number] = held
     return held
 
 
-def _open_spill_file(table: Table, folder: str) -> SpillFile | None:
+def _open_cluster_spill_file(table: ClusterTableFacts, folder: str) -> SpillFile | None:
     with _lock:
         file = _files.get(table.name)
         if file is None:
-            limit = table.limit
-            if limit is None:
-                limit = default_spill_limit(folder) // max(1, table.workers)
+            limit = default_spill_limit(folder) // max(1, table.workers) if table.limit is None else table.limit
             if limit <= 0:
                 return None
             file = _files[table.name] = SpillFile(limit, folder)
         return file
 
 
-@dataclass(frozen=True)
-class Work:
-    """Part of a pass: the partitions of one thread of a worker."""
-
-    table: str
-    mapping: PartitionMap
-    # Position in the pass, number in the table, changes of weights, and the call of each partition.
-    items: Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
-    grouped: bool  # whether results are sums that may be added up
-
-
-def run_held(work: Work) -> tuple[list[Block], list[int]]:
+def run_held_on_cluster(
+    table: str, mapping: PartitionMap, items: Items, grouped: bool
+) -> tuple[list[Block], list[int]]:
     """Return the results of all partitions that this worker holds, and the positions of those that it does not."""
     missing: list[int] = []
 
     def results() -> Iterable[Block]:
-        for position, number, pending, call in work.items:
-            held = _held.get((work.table, number))
+        for position, number, pending, call in items:
+            held = _held.get((table, number))
             if held is None or held.partition.X is None:
                 missing.append(position)
                 continue
-            yield position, 1, run_here(call, work.mapping, replace(held.partition, pending=pending))
+            yield position, 1, run_here(call, mapping, replace(held.partition, pending=pending))
 
     with quiet():
-        blocks = add_neighbours(results()) if work.grouped else list(results())
+        blocks = add_cluster_neighbours(results()) if grouped else list(results())
     return blocks, missing
 
 
 async def run_share(
-    works: Sequence[Work], dask_worker: Any = None
+    table: str, mapping: PartitionMap, parts: Sequence[Items], grouped: bool, dask_worker: Any = None
 ) -> list[tuple[list[Block], list[int]] | BaseException]:
-    """Return the result of `run_held` for each part of a pass, or its error, from the threads of this worker.
+    """Return the result of `run_held_on_cluster` for each part of a pass, or its error, from the threads of this worker.
 
     Called by name, beside the worker's tasks: a task's way through the states that a scheduler keeps of it takes
     longer than many a pass. Errors are results, so that no log quotes what they were about.
     """
     call, executor = asyncio.get_running_loop().run_in_executor, dask_worker.executors["default"]
-    parts = (call(executor, run_held, work) for work in works)
-    return list(await asyncio.gather(*parts, return_exceptions=True))
+    results = (call(executor, run_held_on_cluster, table, mapping, items, grouped) for items in parts)
+    return list(await asyncio.gather(*results, return_exceptions=True))
 
 
 def ping() -> bool:
@@ -409,16 +369,16 @@ def ping() -> bool:
     return True
 
 
-def run_unheld(
+def run_unheld_on_cluster(
     position: int, call: Call, mapping: PartitionMap, source: Partition, pair: tuple[Any, Any]
 ) -> tuple[list[Block], list[int]] | None:
-    """Return the result of a partition that nobody has room for, as `run_held` does; None if it changed."""
-    found = run_on_source(call, mapping, source.mark, source.pending, pair)
+    """Return the result of a partition that nobody has room for, as `run_held_on_cluster` does; None if it changed."""
+    found = run_on_partition_source(call, mapping, source.mark, source.pending, pair)
     return None if found is None else ([(position, 1, found)], [])
 
 
-def add_neighbours(blocks: Iterable[Block]) -> list[Block]:
-    """Add sums of neighbours, two blocks of equally many partitions at a time, as `accumulate` does within a group.
+def add_cluster_neighbours(blocks: Iterable[Block]) -> list[Block]:
+    """Add sums of neighbours, two blocks of equally many partitions at a time, as `pairwise_summation` does within a group.
 
     Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
     that sums of the same partitions have the same bits wherever they were computed.
@@ -431,21 +391,21 @@ def add_neighbours(blocks: Iterable[Block]) -> list[Block]:
             aligned = first % (2 * size) == 0 and first + size == second and size == other
             if not aligned or 2 * size > GROUP:
                 break
-            added[-2:] = [(first, 2 * size, tuple(accumulate([sums, more])))]
+            added[-2:] = [(first, 2 * size, tuple(pairwise_summation([sums, more])))]
     return added
 
 
-def add_groups(blocks: Iterable[Block]) -> list[tuple[Any, ...]]:
+def add_cluster_groups(blocks: Iterable[Block]) -> list[tuple[Any, ...]]:
     """Return the sums of all groups, of blocks that cover all partitions."""
     groups: list[list[Block]] = []
-    for block in add_neighbours(blocks):
+    for block in add_cluster_neighbours(blocks):
         if block[0] % GROUP == 0:
             groups.append([])
         groups[-1].append(block)
     found = []
-    for group in groups:  # the rest of an incomplete one is added from its end, as `accumulate` does
+    for group in groups:  # the rest of an incomplete one is added from its end, as `pairwise_summation` does
         total = group[-1][2]
         for _, _, sums in reversed(group[:-1]):
-            total = tuple(accumulate([sums, total]))
+            total = tuple(pairwise_summation([sums, total]))
         found.append(total)
     return found

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from dpconvex.engine.dask.schedule import PartitionGraph
+from dpconvex.engine.dask.schedule import ScheduledPartition
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
-from dpconvex.engine.dense_rows import MemoryRows, writable_view
-from dpconvex.engine.row_weights import RowWeights, exact_values
+from dpconvex.engine.memory_rows import MemoryRows, writable_memory_view
+from dpconvex.engine.person_identifiers import exact_identifiers
+from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap, SourceChangedError
-from dpconvex.engine.sparse_rows import NonZeros, rows_in_memory
-from dpconvex.engine.summation import accumulate
+from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
+from dpconvex.engine.summation import pairwise_summation
 from dpconvex.on_demand import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
@@ -30,15 +31,13 @@ _LENGTHS = (
     "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
     "to {owner} must have as many rows as the other. Take both from one dataframe."
 )
-_FINITE = (
-    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Fill them with public "
-    "values; drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
-)
+_DROP = "drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
+_FINITE = " given to {owner} must be finite numbers. Got NaN or infinity instead. Fill in public values; " + _DROP
 _PROBLEMS = {
-    "X not finite": _FINITE.format(name="X"),
-    "y not finite": _FINITE.format(name="y"),
+    "X not finite": "The X" + _FINITE,
+    "y not finite": "The y" + _FINITE,
     "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
-    "label; drop their rows only with neighbors='add_or_remove_one', where the number of rows is private.",
+    f"label; {_DROP}",
     "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
     "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
     "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
@@ -57,11 +56,7 @@ def is_partitioned(data: object) -> bool:
 
 
 def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:
-    """Return the partitions as delayed pairs (features, target), and the number of features.
-
-    With a further column `beside`, of the kind and with the partitions of X, triples: all that stands in one row comes
-    from one reading of the source.
-    """
+    """Return partitions as delayed pairs (features, target), or triples with a column `beside`, and the width of X."""
     for name, data in (("X", X), ("y", y)):
         if not is_partitioned(data):
             raise TypeError(
@@ -91,7 +86,7 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
             for number, column in enumerate(joined):
                 position = column.map_partitions(_positions_from_end, meta=(_POSITION, "i8"))
                 whole = whole.assign(**{_TARGET + str(number): column, _POSITION + str(number): position})
-            split = dask.delayed(_split_joined, pure=True)
+            split = dask.delayed(_split_joined_partition, pure=True)
             return [split(part, len(joined)) for part in whole.to_delayed()], width
     # Arrays as they are: optimised one by one, each would do again what both are made from.
     parts, targets, *others = (
@@ -112,7 +107,7 @@ def _positions_from_end(target: Any) -> Any:
     return target.to_frame().assign(**{_POSITION: np.arange(len(target))[::-1]})[_POSITION]
 
 
-def _split_joined(part: Any, joined: int) -> tuple[Any, ...]:
+def _split_joined_partition(part: Any, joined: int) -> tuple[Any, ...]:
     """Return features and the joined columns; columns of no rows, which are refused, unless rows own theirs."""
     columns = []
     for number in range(joined):
@@ -127,15 +122,12 @@ def _tuple(*parts: Any) -> tuple[Any, ...]:
     return parts
 
 
-def _read_features(part: Any) -> Any:
-    """Return a partition's features row by row or column by column, float32 where all of them are, else float64.
-
-    Of sparse blocks, their non-zeros.
-    """
+def _read_partition_features(part: Any) -> Any:
+    """Return a partition's features, float32 where all of them are, else float64; of sparse blocks their non-zeros."""
     if issparse(part):
         if part.dtype.kind not in "biuf":
             raise TypeError("not numbers")
-        return NonZeros.of(part)
+        return NonZeroRows.of(part)
     if hasattr(part, "dtypes"):
         kinds = list(part.dtypes)
         single = len(part.columns) > 0 and all(kind == np.float32 for kind in kinds)
@@ -153,14 +145,16 @@ def _read_features(part: Any) -> Any:
     dtype = np.float32 if single else np.float64
     if not (values.flags.c_contiguous or values.flags.f_contiguous):
         return np.array(values, dtype=dtype, order="C")
-    return writable_view(np.asarray(values, dtype=dtype))
+    return writable_memory_view(np.asarray(values, dtype=dtype))
 
 
-def read_pair(pair: tuple[Any, Any], clean: CleanTargets | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def read_partition_pair(
+    pair: tuple[Any, Any], clean: PartitionTargets | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
-        return _read_features(pair[0]), np.asarray(pair[1])
-    return _read_features(objects_to_numbers(pair[0])), exact_values(pair[1])
+        return _read_partition_features(pair[0]), np.asarray(pair[1])
+    return _read_partition_features(partition_objects_to_numbers(pair[0])), exact_identifiers(pair[1])
 
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -169,7 +163,7 @@ def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
 
 
 def _partition_checksum(values: Any) -> int:
-    if isinstance(values, NonZeros):
+    if isinstance(values, NonZeroRows):
         return hash(tuple(_partition_checksum(part) for part in values.parts))
     if values.dtype.kind == "O":  # labels; objects have no bytes of their own
         return zlib.crc32("\0".join(map(repr, values.ravel())).encode(errors="surrogatepass"))
@@ -178,15 +172,15 @@ def _partition_checksum(values: Any) -> int:
     return zlib.crc32(content)
 
 
-def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return an array as float64, NaN where an object is no number."""
     if values.dtype.kind != "O":
         return np.asarray(values, dtype=np.float64)
-    found = [_number_or_missing(value) for value in values.ravel()]
+    found = [_partition_number(value) for value in values.ravel()]
     return np.array(found, dtype=np.float64).reshape(values.shape)
 
 
-def _number_or_missing(value: Any) -> float:
+def _partition_number(value: Any) -> float:
     if isinstance(value, (np.ndarray, np.complexfloating)):  # of which numpy would warn
         return math.nan
     try:
@@ -195,24 +189,24 @@ def _number_or_missing(value: Any) -> float:
         return math.nan
 
 
-def objects_to_numbers(part: Any) -> Any:
+def partition_objects_to_numbers(part: Any) -> Any:
     """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
     if isinstance(part, np.ndarray):
-        return numbers_or_missing(part) if part.dtype.kind == "O" else part
+        return partition_numbers(part) if part.dtype.kind == "O" else part
     if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
         return part
     objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
     if objects:
         part = part.copy(deep=False)
         for name in objects:
-            part[name] = numbers_or_missing(part[name].to_numpy())
+            part[name] = partition_numbers(part[name].to_numpy())
     return part
 
 
-def _valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _valid_partition_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which rows of an array of floats, or of sparse ones, hold finite numbers only."""
-    if issparse(X) or isinstance(X, NonZeros):
-        return NonZeros.of(X).finite_rows()
+    if issparse(X) or isinstance(X, NonZeroRows):
+        return NonZeroRows.of(X).finite_rows()
     # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
     with np.errstate(all="ignore"):
         valid = np.isfinite(X.sum(axis=1))
@@ -222,7 +216,7 @@ def _valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class CleanTargets:
+class PartitionTargets:
     """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
 
     ``encode`` makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
@@ -233,7 +227,7 @@ class CleanTargets:
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the marked targets of rows X."""
         targets = self.encode(y)
-        return np.where(_valid_rows(X) & np.isfinite(targets), targets, np.nan)
+        return np.where(_valid_partition_rows(X) & np.isfinite(targets), targets, np.nan)
 
 
 @dataclass(frozen=True)
@@ -246,6 +240,7 @@ class PartitionFacts:
     y: SpilledArray | SpilledLabels | None = None
     labels: npt.NDArray[Any] | None = None  # the distinct ones
     mark: tuple[Any, ...] = ()  # fingerprint by which a partition is known when it is read again
+    owner: str | None = None  # the worker of a cluster that holds it, None if it had no room
 
     @staticmethod
     def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
@@ -262,7 +257,7 @@ def check_partition(
     width: int,
     numeric: bool,
     spill: SpillFile | None,
-    clean: CleanTargets | None = None,
+    clean: PartitionTargets | None = None,
     reread: bool = False,
 ) -> PartitionFacts:
     """Check one partition, and park it in the spill file if there is one with room for it.
@@ -271,7 +266,7 @@ def check_partition(
     may be read again all the same (`reread`), is marked.
     """
     try:
-        X, y = read_pair(pair, clean)
+        X, y = read_partition_pair(pair, clean)
         source = X, y
         if numeric:
             if y.dtype.kind not in "biufO":
@@ -296,7 +291,7 @@ def check_partition(
     elif not numeric:
         if y.dtype.kind == "O" and any(label is None or label != label for label in y):
             return PartitionFacts(0, "missing label")
-        labels = _distinct_labels(y)
+        labels = _distinct_partition_labels(y)
         if labels is None:
             return PartitionFacts(0, "not labels")
     facts = PartitionFacts(len(X), labels=labels)
@@ -307,7 +302,7 @@ def check_partition(
     return replace(facts, mark=fingerprint(*source)) if reread or facts.X is None else facts
 
 
-def _distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+def _distinct_partition_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Return the distinct labels of a partition; None if they are not labels or too many."""
     if y.dtype.kind == "f" and not (y == np.round(y)).all():
         return None
@@ -319,7 +314,7 @@ def _distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 
 def _all_finite(values: Any) -> bool:
-    values = values.values if isinstance(values, NonZeros) else values
+    values = values.values if isinstance(values, NonZeroRows) else values
     # One sum finds most of the trouble without a second array; each value is examined only if the sum overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
@@ -333,7 +328,7 @@ class Partition:
     mark: tuple[Any, ...]  # fingerprint by which the rows are known when they are read again
     number: int  # of the partition in its table
     pair: Any = None  # delayed features and target, from their source
-    graph: PartitionGraph | None = None  # computes the pair in this process without other partitions
+    graph: ScheduledPartition | None = None  # computes the pair in this process without other partitions
     X: SpilledArray | SpilledNonZeros | None = None  # parked features
     y: SpilledArray | SpilledLabels | None = None  # parked target
     weights: SpilledArray | None = None  # replace those of the row map
@@ -361,10 +356,10 @@ class Partition:
                 rows = change(rows)
         return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
 
-    def holds(self, pair: tuple[Any, Any], clean: CleanTargets | None) -> bool:
+    def holds(self, pair: tuple[Any, Any], clean: PartitionTargets | None) -> bool:
         """Whether features and target that were read now are those of this partition, row by row."""
         try:
-            X, y = read_pair(pair, clean)
+            X, y = read_partition_pair(pair, clean)
             y = y if clean is None else clean(X, y)
         except (TypeError, ValueError, OverflowError):
             return False
@@ -374,15 +369,15 @@ class Partition:
             kept = self.y.labels[self.y.codes.open()]
         else:
             kept, y = self.y.open(), np.asarray(y, dtype=np.float64)
-        parts = zip(_arrays(self.X.open()), _arrays(X), strict=True)
-        return _equal(kept, y) and all(_equal(mine, other) for mine, other in parts)
+        return _same_values(kept, y) and _same_values(self.X.open(), X)
 
 
-def _arrays(X: Any) -> tuple[npt.NDArray[Any], ...]:
-    return tuple(X.parts) if isinstance(X, NonZeros) else (X,)
-
-
-def _equal(mine: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+def _same_values(mine: Any, other: Any) -> bool:
+    """Whether two arrays, or the non-zeros of two matrices, are equal, NaN to NaN."""
+    if isinstance(mine, NonZeroRows) and isinstance(other, NonZeroRows):
+        return all(_same_values(*parts) for parts in zip(mine.parts, other.parts, strict=True))
+    if isinstance(mine, NonZeroRows) or isinstance(other, NonZeroRows):
+        return False
     return np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f")
 
 
@@ -394,7 +389,7 @@ class PartitionMap:
     target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
     target_shift: float
     target_scale: float
-    clean: CleanTargets | None = None
+    clean: PartitionTargets | None = None
     labels: bool = False
 
     def source_rows(
@@ -402,7 +397,7 @@ class PartitionMap:
     ) -> MemoryRows:
         """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
         try:
-            X, y = read_pair(pair, self.clean)
+            X, y = read_partition_pair(pair, self.clean)
             y = y if self.clean is None else self.clean(X, y)
         except (TypeError, ValueError, OverflowError):
             raise SourceChangedError from None
@@ -432,7 +427,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def run_on_source(
+def run_on_partition_source(
     call: Call, mapping: PartitionMap, mark: tuple[Any, ...], pending: Iterable[Reweigh], pair: tuple[Any, Any]
 ) -> tuple[Any, ...] | None:
     """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
@@ -450,4 +445,4 @@ def run_here(call: Call, mapping: PartitionMap, partition: Partition, cores: int
 
 def add_partitions(parts: Sequence[Any]) -> tuple[Any, ...] | None:
     """Return the sums of a group of partitions; None if one of them changed."""
-    return None if any(part is None for part in parts) else tuple(accumulate(parts))
+    return None if any(part is None for part in parts) else tuple(pairwise_summation(parts))

@@ -20,11 +20,8 @@ _watchers: list[Callable[[int, int], None]] = []
 
 
 @contextmanager
-def watching(report: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``report(partitions done, partitions in all)`` during the pass that reads and checks Dask data.
-
-    Later passes are not reported: how many there are depends on the data, and a report per pass would count them.
-    """
+def watch_schedule(report: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``report(partitions done, all partitions)`` in the checking pass; how many follow depends on the data."""
     _watchers.append(report)
     try:
         yield
@@ -44,7 +41,7 @@ def count_threads() -> int:
 
 
 @dataclass(frozen=True)
-class PartitionGraph:
+class ScheduledPartition:
     """Dask graph of one partition alone."""
 
     graph: dict[Any, Any]
@@ -56,14 +53,14 @@ class PartitionGraph:
         return dask.get(self.graph, self.key, callbacks=())
 
 
-def separate_graphs(partitions: Sequence[Any]) -> list[PartitionGraph] | None:
+def schedule_separately(partitions: Sequence[Any]) -> list[ScheduledPartition] | None:
     """Return the graph of each partition on its own; None if partitions have work in common."""
     from dask.core import get_dependencies, istask
     from dask.highlevelgraph import HighLevelGraph
     from dask.utils import ensure_dict
 
     whole = ensure_dict(HighLevelGraph.merge(*(part.__dask_graph__() for part in partitions)))
-    found: list[PartitionGraph] = []
+    found: list[ScheduledPartition] = []
     used: set[Any] = set()
     for part in partitions:
         graph: dict[Any, Any] = {}
@@ -78,11 +75,11 @@ def separate_graphs(partitions: Sequence[Any]) -> list[PartitionGraph] | None:
         if not used.isdisjoint(work):
             return None
         used |= work
-        found.append(PartitionGraph(graph, part.key))
+        found.append(ScheduledPartition(graph, part.key))
     return found
 
 
-def run_in_threads(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
+def schedule_in_threads(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
     """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
     for done, result in enumerate(in_threads(function, jobs, count_threads()), 1):
@@ -91,9 +88,9 @@ def run_in_threads(function: Callable[[Any], Any], jobs: Sequence[Any], watched:
         yield result
 
 
-def in_process() -> bool:
+def scheduled_in_process() -> bool:
     """Whether Dask's current scheduler runs tasks in threads of this process."""
-    if _uses_default_threads():
+    if _default_scheduler_threads():
         return True
     import dask.local
     import dask.threaded
@@ -104,9 +101,9 @@ def in_process() -> bool:
     return get in (dask.threaded.get, dask.local.get_sync)
 
 
-def cluster_client() -> Any:
+def scheduler_client() -> Any:
     """Return the client of the cluster that Dask would use now, None if it would use none."""
-    if _uses_default_threads():
+    if _default_scheduler_threads():
         return None
     from dask.base import get_scheduler
     from dask.delayed import Delayed
@@ -115,15 +112,12 @@ def cluster_client() -> Any:
     return client if hasattr(client, "scheduler_info") else None
 
 
-def _uses_default_threads() -> bool:
-    """Whether nothing but Dask's threads can have been asked for.
-
-    Dask itself would import its package for clusters to find out, which takes a second.
-    """
+def _default_scheduler_threads() -> bool:
+    """Whether only Dask's threads can have been asked for; Dask would import `distributed` for a second to know."""
     return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
 
 
-def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
+def compute_on_scheduler(tasks: list[Any], watched: bool = False) -> list[Any]:
     """Compute all tasks with Dask's scheduler; partitions done are reported if `watched`."""
     from dask.callbacks import Callback
 
@@ -135,11 +129,11 @@ def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
             if watched and key in keys:
                 report_progress(next(finished), len(keys))
 
-    if not in_process():
+    if not scheduled_in_process():
         results = list(dask.compute(*tasks))
         if watched:
             report_progress(len(tasks), len(tasks))
         return results
-    chosen = {"scheduler": "threads"} if _uses_default_threads() else {}
+    chosen = {"scheduler": "threads"} if _default_scheduler_threads() else {}
     with Watch():
         return list(dask.compute(*tasks, **chosen))

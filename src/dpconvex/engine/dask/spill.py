@@ -15,9 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.sparse_rows import NonZeros
+from dpconvex.engine.sparse_rows import NonZeroRows
+from dpconvex.on_demand import dask
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
+
+
+def configured_spill_limit() -> int | None:
+    """Return ``dask.config`` setting ``dpconvex.spill-limit`` in bytes, None if it is not set."""
+    limit = dask.config.get("dpconvex.spill-limit", None)
+    return None if limit is None else int(dask.utils.parse_bytes(limit))
 
 
 def default_spill_limit(folder: str | None = None) -> int:
@@ -27,21 +34,15 @@ def default_spill_limit(folder: str | None = None) -> int:
 
 @dataclass(frozen=True)
 class SpilledArray:
-    """An array in C order in a spill file, which stays open as long as anything in it is needed.
-
-    ``offset`` is its first byte, a multiple of the page size.
-    """
+    """An array in C order in a spill file, which stays open as long as anything in it is needed."""
 
     file: SpillFile
-    offset: int
+    offset: int  # its first byte, a multiple of the page size
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     def open(self) -> npt.NDArray[Any]:
-        """Return the array as a private memory map, unmapped when it is no longer used.
-
-        Pages are resident only while the map lives, so a pass over many arrays needs the memory of those at work.
-        """
+        """Return the array as a private memory map, whose pages are in memory only while it is used."""
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
         mapped = mmap.mmap(self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset)
@@ -77,19 +78,15 @@ class SpilledNonZeros:
         """The file of all three arrays."""
         return self.indptr.file
 
-    def open(self) -> NonZeros:
+    def open(self) -> NonZeroRows:
         """Return the non-zeros, as private memory maps."""
         columns = np.empty(0, np.uint32) if self.columns is None else self.columns.open()
         values = np.empty(0, self.dtype) if self.values is None else self.values.open()
-        return NonZeros(self.indptr.open(), columns, values, self.shape)
+        return NonZeroRows(self.indptr.open(), columns, values, self.shape)
 
 
 class SpillFile:
-    """An uncompressed temporary file of at most `limit` bytes, in `folder` or the system's temporary one.
-
-    The file has no name in the file system: nobody else can open it, and it vanishes with the process, however that
-    ends.
-    """
+    """A temporary file of at most `limit` bytes without a name: nobody can open it, and it ends with the process."""
 
     def __init__(self, limit: int, folder: str | None = None) -> None:
         self.limit = int(limit)
@@ -133,7 +130,7 @@ class SpillFile:
 
     def write_rows(self, X: Any) -> SpilledArray | SpilledNonZeros | None:
         """Store dense rows or non-zeros; None if there is no room."""
-        if not isinstance(X, NonZeros):
+        if not isinstance(X, NonZeroRows):
             return self.write(X)
         indptr, columns, values = (self.write(part) for part in X.parts)
         if indptr is None or (X.values.size and (columns is None or values is None)):

@@ -18,15 +18,15 @@ import numpy as np
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.description import Facts, describe, rebuild
+from dpconvex.privacy.description import Facts, describe, rebuild_description
 from dpconvex.privacy.objective_perturbation import (
     objective_perturbation_delta,
     objective_perturbation_epsilon,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
-    trace_delta,
-    trace_laplace_scale,
-    trace_perturbation_scale,
+    trace_objective_delta,
+    trace_objective_laplace_scale,
+    trace_objective_scale,
 )
 
 RECORD = "one record"
@@ -58,9 +58,7 @@ class Bounds:
         """Whom a promise is made to."""
         if self.people:
             return PERSON
-        if self.rows_per_person > 1:
-            return f"one person, at most {self.rows_per_person} rows"
-        return RECORD
+        return RECORD if self.rows_per_person <= 1 else f"one person, at most {self.rows_per_person} rows"
 
     @property
     def counted(self) -> str:
@@ -137,7 +135,7 @@ class Bounds:
 
     @property
     def tilted(self) -> tuple[str, int, float]:
-        """The form of F that is tilted (``J = n F``: F by ``b / n``), its part of F's tilt, and how far its gradient moves."""
+        """The tilted form of F (the sum ``J = n F``: F by ``b / n``), its part of F's tilt, its gradient's shift."""
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
 
     def tilted_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
@@ -159,8 +157,8 @@ class Bounds:
         if form is not None:
             lipschitz, ratio, neighbors, moved, rank = form
             if delta > 0:
-                return trace_perturbation_scale(epsilon, delta, lipschitz, ratio, neighbors)
-            return trace_laplace_scale(epsilon, moved, ratio, rank)
+                return trace_objective_scale(epsilon, delta, lipschitz, ratio, neighbors)
+            return trace_objective_laplace_scale(epsilon, moved, ratio, rank)
         facts = (self.lipschitz, self.curvature_ratio)
         if delta > 0:
             return objective_perturbation_scale(epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors)
@@ -171,7 +169,7 @@ class Bounds:
         """Return delta of Gaussian ``b`` of this scale."""
         form = self._trace_form
         if form is not None:
-            return trace_delta(epsilon, form[0] / scale, *form[1:3])
+            return trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
         ratio = self.lipschitz / scale
         return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
 
@@ -232,10 +230,10 @@ class Bounds:
 
     @property
     def _reserve(self) -> float:
-        """Factor on tolerances: 1 where the number of rows is public, else ``max(10, 2e6 / n)``.
+        """Factor on tolerances: 1 where the number of rows is public, else ``max(10, 2e6 / n)``, enough for 1e10 rows.
 
-        Solvers finish with gradients in which every row's slope is off by some 30 roundings, whatever the number of rows
-        (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`): this covers 1e10 rows.
+        Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
+        are (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`).
         """
         if self.neighbors == "replace_one" and not self.people:
             return 1.0
@@ -266,9 +264,7 @@ class Bounds:
                 value = value.item()
                 object.__setattr__(self, field.name, value)
             if field.type in ("bool", bool) and not isinstance(value, bool):
-                raise TypeError(
-                    f"The '{field.name}' parameter of {owner} must be True or False. Got {value!r} instead."
-                )
+                raise self._wrong(field.name, "True or False", error=TypeError)
         check_neighbors(self.neighbors, owner)
         check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
         check_count("n_samples", owner, self.n_samples, 1)
@@ -300,4 +296,4 @@ def bounds_from_dict(data: Facts) -> Bounds:
     if kind not in _KINDS:
         raise ValueError(f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
     bounds: type[Bounds] = getattr(import_module("dpconvex.privacy"), kind)  # loads the kind's module
-    return bounds(**{name: rebuild(value) for name, value in facts.items()})
+    return bounds(**{name: rebuild_description(value) for name, value in facts.items()})

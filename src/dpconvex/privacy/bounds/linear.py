@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dpconvex.checks import check_count
 from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
-from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.description import DescribableLoss, Facts
 
 # Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the targets' unit, or
 # over a twentieth at most; in between, rounding may cost this share of the minimiser's sensitivity.
@@ -32,7 +32,7 @@ class LinearRecord(Bounds):
 
     n_samples: int
     n_features: int
-    loss: RecordLoss
+    loss: DescribableLoss
     row_norm: float
     max_norm: float
     fit_intercept: bool = True

@@ -65,7 +65,7 @@ def checked_radius(radius: object, owner: str) -> float:
     return check_number("radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True)
 
 
-def anchored_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
+def anchored_phase_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
     r"""Return the bounds of a phase that minimises its objective, tied to the point of the phase before.
 
     ``(1/n_i) sum f + (alpha/2) ||theta||^2 + ||theta - theta_prev||^2 / (step_i n_i)`` is s-strongly convex with
@@ -76,8 +76,8 @@ def anchored_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
     return replace(bounds, n_samples=phase.records, alpha=bounds.alpha + phase.anchor)
 
 
-def anchored_tolerance(local: LinearBounds, radius: float) -> float:
-    """Return what float64 can certify around a point of norm up to ``radius``, a few roundings of which are allowed for."""
+def anchored_phase_tolerance(local: LinearBounds, radius: float) -> float:
+    """Return what float64 can certify around a point of norm up to ``radius``, given a few roundings of the point."""
     if math.isfinite(local.smoothness):
         usual, curvature = local.solver_tolerance(), local.smoothness
     else:
@@ -86,7 +86,7 @@ def anchored_tolerance(local: LinearBounds, radius: float) -> float:
     return max(usual, 256 * 2 * _UNIT * (local.alpha + curvature) * radius)
 
 
-def pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
+def phase_pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
     r"""Return how far the mean of the iterates of one pass of gradient steps moves with one record.
 
     ``2 L step_i``, plus a bound on rounding; raises where steps do not contract. Proof: a step

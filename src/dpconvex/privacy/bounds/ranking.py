@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, PointwiseLoss
 from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
-from dpconvex.privacy.bounds.robust import check_loss_never_negative
+from dpconvex.privacy.bounds.robust import check_robust_loss
 from dpconvex.privacy.description import Facts
 
 PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
@@ -280,7 +280,7 @@ class TopRankBounds(Bounds):
             raise self._wrong("loss", "a margin loss that never increases, such as Logistic()")
         if not math.isfinite(self.loss.smoothness):
             raise self._wrong("loss", "smooth", "Smooth it with convolve(loss, kernel, bandwidth).")
-        check_loss_never_negative(self.loss, "TopRankBounds")
+        check_robust_loss(self.loss, "TopRankBounds")
 
     def objective_facts(self) -> Facts:
         """Return the ``public_facts`` that the objective of a release must have."""

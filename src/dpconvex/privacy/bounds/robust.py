@@ -12,7 +12,7 @@ from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
 from dpconvex.privacy.bounds import EPS
 from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.description import DescribableLoss, Facts
 
 NORMS = ("l2", "linf", "l1", "box", "hull", "own")
 
@@ -22,7 +22,7 @@ _TARGETS = np.array([1.0, 1.0, -1.0, -1.0])
 _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 
 
-def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
+def check_robust_loss(loss: DescribableLoss, owner: str) -> None:
     """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
     if not hasattr(loss, "value"):
         raise TypeError(
@@ -47,7 +47,7 @@ def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
 
 
 @dataclass(frozen=True)
-class ReweightedRecord(LinearRecord):
+class RobustWeightedRecord(LinearRecord):
     """A linear model whose records are weighted by their losses: its gradient is no sum over records."""
 
     loss: PointwiseLoss
@@ -60,7 +60,7 @@ class ReweightedRecord(LinearRecord):
                 f"{owner} must be given no weights: no bound is proven for losses that weights shrink. Leave out "
                 "sample_weight and class_weight, and use person_weight='equal'."
             )
-        check_loss_never_negative(self.loss, owner)
+        check_robust_loss(self.loss, owner)
 
     @property
     def rank(self) -> int:
@@ -93,7 +93,7 @@ class ReweightedRecord(LinearRecord):
 
 
 @dataclass(frozen=True)
-class TiltedBounds(ReweightedRecord):
+class TiltedBounds(RobustWeightedRecord):
     r"""Public facts of tilted empirical risk: one record can weigh more than ``1/n``, as far as its loss allows.
 
     The objective is
@@ -159,8 +159,7 @@ class TiltedBounds(ReweightedRecord):
         if self.rows_per_person > 1:
             wanted = "1: no bound is known for several records at once"
             raise self._wrong("rows_per_person", wanted, "Give groups, whose rows share one weight.")
-        allowed = "a finite number of at least 0"
-        check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)
+        check_number("tilt", "TiltedBounds", self.tilt, "a finite number of at least 0", 0, math.inf)
         if self.coef_bound is not None:
             self._check_positive("coef_bound", allowed="None or a finite number above 0")
 
@@ -230,7 +229,7 @@ class TiltedBounds(ReweightedRecord):
 
 
 @dataclass(frozen=True)
-class WorstShareBounds(ReweightedRecord):
+class WorstShareBounds(RobustWeightedRecord):
     r"""Public facts of the mean of the worst losses: a record weighs at most one of ``k = share n``, whatever its loss.
 
     The objective is, with ``s(u) = width log(1 + exp(u / width))``,
@@ -286,9 +285,8 @@ class WorstShareBounds(ReweightedRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        allowed = "a number between 1 / n_samples and 1"
-        least = 1 / self.n_samples
-        check_number("share", "WorstShareBounds", self.share, allowed, least * (1 - 1e-12), _ABOVE)
+        allowed, least = "a number between 1 / n_samples and 1", 1 / self.n_samples * (1 - 1e-12)
+        check_number("share", "WorstShareBounds", self.share, allowed, least, _ABOVE)
         self._check_positive("width")
 
     def objective_facts(self) -> Facts:
@@ -395,8 +393,7 @@ class RobustBounds(LinearRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        allowed = "a finite number of at least 0"
-        check_number("radius", "RobustBounds", self.radius, allowed, 0, math.inf)
+        check_number("radius", "RobustBounds", self.radius, "a finite number of at least 0", 0, math.inf)
         self._check_positive("width")
         if self.norm not in NORMS:
             raise self._wrong("norm", f"one of {list(NORMS)}")
@@ -438,7 +435,7 @@ class RobustBounds(LinearRecord):
 
     def _check_cost(self, cost: float) -> None:
         self._check_positive("cost", allowed="None or a finite number above 0")
-        check_loss_never_negative(self.loss, "RobustBounds")
+        check_robust_loss(self.loss, "RobustBounds")
         if self.norm != "l2":
             raise self._wrong("norm", "'l2' with a cost")
         if self.neighbors != "replace_one":

@@ -1,7 +1,7 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
 from dpconvex.privacy.noise.exponential import choose
-from dpconvex.privacy.noise.gate import (
+from dpconvex.privacy.noise.noise_source import (
     EXACT,
     FAILURE_PROBABILITY,
     FLOATING_POINT,

@@ -55,7 +55,7 @@ def denoise_covariance(
     apart = variances - variances.mean()
     factor = james_stein((size - 1) * std**2, float(apart @ apart))
     values, vectors = np.linalg.eigh(spread - np.diag(variances))
-    found = _denoise_eigenvalues(values, std)
+    found = _denoise_covariance_spectrum(values, std)
     passed = np.square(found / np.where(values == 0, 1.0, values))
     mean, mean_noise = float(variances.mean()), std**2 / size
     if usual is not None:
@@ -65,7 +65,7 @@ def denoise_covariance(
     return np.asarray((vectors * found) @ vectors.T + np.diag(mean + factor * apart)), left
 
 
-def _denoise_eigenvalues(values: Array, std: float) -> Array:
+def _denoise_covariance_spectrum(values: Array, std: float) -> Array:
     r"""Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries.
 
     Noise drives eigenvalues apart: ``v_i`` by ``std^2 / 2 sum_j 1 / (v_i - v_j)``. Twice as much is taken back, which
@@ -107,7 +107,7 @@ def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array
     return np.asarray((vectors * raised) @ vectors.T), std * factor
 
 
-def conservative_inverse(matrix: Array, std: float, shape: Array) -> Array:
+def conservative_inverse_curvature(matrix: Array, std: float, shape: Array) -> Array:
     """Return the inverse of a released curvature for the covariance of an estimate.
 
     The matrix is shrunk to a multiple of ``diag(shape)`` as far as noise explains the difference. Eigenvalues v are

@@ -1,4 +1,4 @@
-r"""The one primitive between rows and noise: a handle that answers questions about rows, noisily.
+r"""Gaussian mechanism for sums over rows: PrivateRows answers the queries that a certificate states, and counts them.
 
 A question is data. The answer is a sum over records of what each of them adds, clipped here to the bound that the
 certificate states, plus the noise that it states; the use is counted, and one use too many raises before noise is
@@ -11,7 +11,7 @@ Why an answer has the sensitivity of its query:
 2. It is limited to the stated bound: rows by their own norm, rounded up; slopes by their largest size; numbers to
    their range; counts and bins by construction.
 3. Weights multiply it: of one row at most 1, of a person's rows together at most 1, of ignored rows 0.
-4. The sum's rounding is paid for (:func:`dpconvex.core.queries.largest_cancellation`), which is why coordinates in
+4. The sum's rounding is paid for (:func:`dpconvex.core.queries.largest_query_cancellation`), which is why coordinates in
    which digits would be lost are refused.
 """
 
@@ -31,27 +31,27 @@ from numpy.typing import ArrayLike
 from dpconvex.core.queries import (
     SCORES,
     STATISTICS,
-    Factor,
     Query,
-    Score,
-    Slope,
-    Statistic,
-    largest_cancellation,
-    pack_symmetric,
-    prove_sums,
-    registered_factor,
-    registered_slope,
+    QueryFactor,
+    QueryScore,
+    QuerySlope,
+    QueryStatistic,
+    largest_query_cancellation,
+    pack_query_matrix,
+    prove_queries,
+    registered_query_factor,
+    registered_query_slope,
     symmetric_entries,
-    unpack_symmetric,
+    unpack_query_matrix,
 )
-from dpconvex.core.records import Coordinates, RowNorms, cancellation, row_norms
-from dpconvex.engine.block_products import by_nonzeros, row_margins
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
+from dpconvex.engine.block_products import block_by_nonzeros, block_margins
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_moments import MomentSums
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError, NoiseTerm
+from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedNoise
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -59,17 +59,17 @@ _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do 
 _TINY = 1e-300  # added to distances, whose logarithms are counted
 
 
-class Answers:
+class PrivateAnswers:
     """The terms that a certificate allows, how often each was used, and the gate behind which noise is added."""
 
-    def __init__(self, terms: Mapping[str, NoiseTerm], noise: NoiseSource) -> None:
+    def __init__(self, terms: Mapping[str, CertifiedNoise], noise: NoiseSource) -> None:
         self.terms, self.noise = terms, noise
         self.used: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def claim(
         self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None, record_bound: float = 0.0
-    ) -> NoiseTerm:
+    ) -> CertifiedNoise:
         """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default.
 
         A record adds at most ``record_bound``; 0 where the sum is clipped to the bound that the term states.
@@ -96,11 +96,11 @@ class Answers:
             self.used[name] = used + 1
         return term
 
-    def draw(self, term: NoiseTerm) -> Array:
+    def draw(self, term: CertifiedNoise) -> Array:
         """Return the noise that a term states, for what is perturbed before it is solved."""
         return self.noise.draw(term)
 
-    def release(self, term: NoiseTerm, exact: ArrayLike) -> Array:
+    def release(self, term: CertifiedNoise, exact: ArrayLike) -> Array:
         """Return numbers plus the noise that their term states, behind the gate."""
         value = np.array(exact, dtype=np.float64).ravel()
         if value.size != term.dimension:
@@ -112,7 +112,7 @@ Method = TypeVar("Method", bound=Callable[..., object])
 Made = TypeVar("Made")
 
 
-def _one_query_at_a_time(method: Method) -> Method:
+def _one_private_answer(method: Method) -> Method:
     """Answer one question at a time, whatever floating-point numbers do on the way: a signal would tell of rows."""
 
     @functools.wraps(method)
@@ -130,19 +130,19 @@ class PrivateRows:
     ``targets`` are the same mapped rows with each of their targets; the handle is on the first. ``bounds`` and
     ``terms``, the facts of the records and the terms of the certificate, are public.
 
-    Privacy: all answers together have the guarantee that :func:`~dpconvex.core.queries.prove_sums` composes from the
+    Privacy: all answers together have the guarantee that :func:`~dpconvex.core.queries.prove_queries` composes from the
     stated terms, whatever is asked and in whatever order. Arguments are copied to plain arrays of numbers first.
     """
 
     def __init__(self, targets: Sequence[Rows], certificate: Certificate, noise: NoiseSource) -> None:
         if isinstance(certificate, Certificate):
-            prove_sums(certificate)
+            prove_queries(certificate)
         self.bounds: LinearBounds = certificate.bounds
-        self.terms: Mapping[str, NoiseTerm] = MappingProxyType(dict(certificate.noise))
-        self._answers = Answers(self.terms, noise)
+        self.terms: Mapping[str, CertifiedNoise] = MappingProxyType(dict(certificate.noise))
+        self._answers = PrivateAnswers(self.terms, noise)
         self._targets, self._rows = tuple(targets), targets[0]
         self._size: int | None = None  # of a part
-        self._cache = _Cache()
+        self._cache = _PrivateRowCache()
 
     def target(self, number: int) -> PrivateRows:
         """Return the handle on the same rows with another of their targets."""
@@ -161,8 +161,8 @@ class PrivateRows:
         other._rows, other._size = rows, size
         return other
 
-    @_one_query_at_a_time
-    def count(self, name: str, statistic: Statistic, point: float, level: float = 0.0) -> float:
+    @_one_private_answer
+    def count(self, name: str, statistic: QueryStatistic, point: float, level: float = 0.0) -> float:
         """Return how many records have a statistic below a point, plus noise.
 
         With a level in [0, 1] the count is centred, ``sum_i v_i (1[s_i < point] - level)``: 0 at that quantile however
@@ -186,16 +186,16 @@ class PrivateRows:
         term = self.terms[name]
         return term.scale if term.query == "count" else term.scale / self._count_unit(term)
 
-    def _count_unit(self, term: NoiseTerm) -> float:
+    def _count_unit(self, term: CertifiedNoise) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 
-    @_one_query_at_a_time
-    def histogram(self, name: str, statistic: Statistic, edges: ArrayLike, by_label: bool = False) -> Array:
+    @_one_private_answer
+    def histogram(self, name: str, statistic: QueryStatistic, edges: ArrayLike, by_label: bool = False) -> Array:
         """Return how many records lie between edges, the outermost bins with all beyond, plus noise.
 
         With labels the counts of negative records come first.
         """
-        inner = np.unique(finite_numbers(edges))
+        inner = np.unique(private_finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
         rows, value = self._valued(statistic)
@@ -210,7 +210,7 @@ class PrivateRows:
         counts = self._answers.release(term, exact)
         return counts.reshape(2, bins) if by_label else counts
 
-    @_one_query_at_a_time
+    @_one_private_answer
     def column_octaves(self, name: str, max_octave: int, octaves: int) -> Array:
         """Return in which signed octave below ``2^max_octave`` the values of every column lie, plus noise.
 
@@ -221,29 +221,29 @@ class PrivateRows:
         lead, columns, rows = self._lead, self.bounds.n_features, self._own_rows
         term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
-        @by_nonzeros(lambda rows: (rows.octave_counts(bins, top).ravel(),))
+        @block_by_nonzeros(lambda rows: (rows.octave_counts(bins, top).ravel(),))
         def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-            from dpconvex.engine.dense_kernels import count_octaves
+            from dpconvex.engine.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
-            count_octaves(block, _row_weights(w, v), lead, top, counts)
+            count_dense_octaves(block, _row_weights(w, v), lead, top, counts)
             return (counts.ravel(),)
 
         (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
         return self._answers.release(term, exact).reshape(columns, bins)
 
-    @_one_query_at_a_time
+    @_one_private_answer
     def slope_sum(
-        self, name: str, theta: ArrayLike, slope: Slope, coordinates: Coordinates, unit: float = 1.0
+        self, name: str, theta: ArrayLike, slope: QuerySlope, coordinates: Coordinates, unit: float = 1.0
     ) -> Array:
         """Return ``sum_i s_i u_i`` over records, no term longer than ``bound * unit``, plus noise of ``std * unit``.
 
         u are rows in the coordinates, s slopes at the margins of ``theta``; rows longer than ``bound * unit`` over the
         largest slope count less, by the slope's weighting.
         """
-        slope = registered_slope(slope, self.bounds.loss)
-        frame, unit = self._checked(coordinates), positive_number(unit)
-        point = finite_numbers(theta, self.bounds.dimension)
+        slope = registered_query_slope(slope, self.bounds.loss)
+        frame, unit = self._checked(coordinates), private_positive_number(unit)
+        point = private_finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
         rows = self._weighted(frame, slope.weighting, term.record_bound * unit / slope.largest)
         if slope.loss is not None and slope.loss.kind == "margin":
@@ -252,35 +252,35 @@ class PrivateRows:
         exact = frame.transform_sum(np.asarray(total)) / unit
         return self._answers.release(term, exact) * unit
 
-    @_one_query_at_a_time
+    @_one_private_answer
     def second_moments(
         self,
         name: str,
         coordinates: Coordinates,
         radius: float,
-        factor: Factor | None = None,
+        factor: QueryFactor | None = None,
         theta: ArrayLike | None = None,
     ) -> Array:
         r"""Return ``sum_i f_i^2 u_i u_i^T / radius^2`` over records, plus noise on the packed matrix.
 
         u are rows in the coordinates and f factors, or 1; no vector ``f u`` is longer than the radius.
         """
-        frame, radius = self._checked(coordinates), positive_number(radius)
+        frame, radius = self._checked(coordinates), private_positive_number(radius)
         size = self.bounds.dimension
         term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
         if factor is None:
-            exact = _moment_sums(self._measured(frame), frame, radius)
+            exact = _private_moment_sums(self._measured(frame), frame, radius)
         else:
-            factor = registered_factor(factor, self.bounds.loss)
+            factor = registered_query_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
-            exact = _product_sums(rows, frame, finite_numbers(theta, size), radius, factor)
-        return unpack_symmetric(self._answers.release(term, pack_symmetric(exact)), size)
+            exact = _private_product_sums(rows, frame, private_finite_numbers(theta, size), radius, factor)
+        return unpack_query_matrix(self._answers.release(term, pack_query_matrix(exact)), size)
 
-    @_one_query_at_a_time
-    def limited_sum(self, name: str, score: Score) -> float:
+    @_one_private_answer
+    def limited_sum(self, name: str, score: QueryScore) -> float:
         """Return the sum of a score over records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
-        limit, centre = positive_number(score.limit), _number(score.centre)
+        limit, centre = private_positive_number(score.limit), _number(score.centre)
         if score.name not in SCORES:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
         residual = score.name == "residual"
@@ -295,7 +295,9 @@ class PrivateRows:
                 scores = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
             return (np.array([float(v @ scores)]),)
 
-        rows = self._own_rows.predicted(finite_numbers(score.theta, self.bounds.dimension))
+        rows = self._own_rows.predicted(
+            private_finite_numbers(score.theta, self.bounds.dimension)
+        )  # margins as weights
         (exact,) = rows.sum_targets(part)
         return float(self._answers.release(term, exact)[0])
 
@@ -314,7 +316,7 @@ class PrivateRows:
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which sums keep their digits; raise for others."""
         size = self.bounds.dimension
-        matrix = finite_numbers(coordinates.matrix)
+        matrix = private_finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
         # How bounds of norms are computed depends on the number of rows, which must be public for that.
@@ -324,20 +326,20 @@ class PrivateRows:
         own = Coordinates(matrix, self._lead, slack, abs(_number(coordinates.constant_norm)))
 
         def check() -> Coordinates:
-            if not cancellation(matrix) <= largest_cancellation(self.bounds):
+            if not coordinate_cancellation(matrix) <= largest_query_cancellation(self.bounds):
                 raise ValueError("In these coordinates sums of rows would lose their digits.")
             return own
 
         return self._cache.last("coordinates", _key(own), check)
 
     def _measured(self, frame: Coordinates) -> Rows:
-        """Return rows with their norms in place of weights."""
+        """Return rows with their norms in the frame in the weight slot, read as ``w``; row weights v stay."""
         norms = RowNorms(frame)
         return self._reweighted(("norm", *_key(frame)), lambda view: view._own_rows.reweighted(norms))
 
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
-        """Return rows with the weights of a slope in place of their own."""
-        weights = _Weights(weighting, limit)
+        """Return rows with ``min(1, limit / norm)``, its square or ``limit / norm`` by weighting in the weight slot."""
+        weights = _PrivateRowWeights(weighting, limit)
         key = (weighting, limit, *_key(frame))
         return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
 
@@ -361,7 +363,7 @@ class PrivateRows:
             views[view] = rows if self._size is None else rows.part(self._size)
         return views[view]
 
-    def _valued(self, statistic: Statistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
+    def _valued(self, statistic: QueryStatistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
         """Return rows, and the function of their targets and weights that a statistic is."""
         name, centre = statistic.name, _number(statistic.centre)
         if name not in STATISTICS:
@@ -375,15 +377,15 @@ class PrivateRows:
                 raise ValueError("Lengths need coordinates.")
             frame = self._checked(statistic.coordinates)
             return self._measured(frame), lambda y, w: np.log2(w)
-        theta = finite_numbers(statistic.theta, self.bounds.dimension)
-        rows = self._own_rows.predicted(theta)
+        theta = private_finite_numbers(statistic.theta, self.bounds.dimension)
+        rows = self._own_rows.predicted(theta)  # with margins z in the weight slot
         if name == "residual":
             return rows, lambda y, z: y - z
         if name == "margin":
             return rows, lambda y, z: z
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
 
-    def _counter(self, statistic: Statistic, level: float) -> Callable[[float], float]:
+    def _counter(self, statistic: QueryStatistic, level: float) -> Callable[[float], float]:
         """Return the function of a point that counts records below it; values are computed once for several points."""
         frame = statistic.coordinates
         theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
@@ -399,7 +401,7 @@ class PrivateRows:
 
 
 @dataclass(frozen=True)
-class _Weights:
+class _PrivateRowWeights:
     """Weights of rows by their norm: see :data:`dpconvex.core.queries.WEIGHTINGS`."""
 
     weighting: str
@@ -416,7 +418,7 @@ def _key(frame: Coordinates) -> tuple[bytes, float, float]:
     return frame.matrix.tobytes(), frame.norm_slack, frame.constant_norm
 
 
-class _Cache:
+class _PrivateRowCache:
     """Results for the last question that may serve the next: coordinates, weights of rows, a counter, parts of rows."""
 
     def __init__(self) -> None:
@@ -447,7 +449,7 @@ def _number(value: float) -> float:
     return float(np.nan_to_num(float(value), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
-def positive_number(value: float) -> float:
+def private_positive_number(value: float) -> float:
     """Return a number between 1e-100 and 1e100, or raise: products with it neither under- nor overflow."""
     number = float(value)
     if not 1 / _LARGEST <= number <= _LARGEST:
@@ -455,7 +457,7 @@ def positive_number(value: float) -> float:
     return number
 
 
-def finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
+def private_finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
     """Return a new array of finite numbers: no subclass, no view, nothing that another thread may change."""
     if values is None:
         raise ValueError("The question needs coefficients.")
@@ -471,10 +473,10 @@ def _row_weights(w: Array, v: Array | None) -> Array:
     return present if v is None else present * v
 
 
-def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
+def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the weighted sum of ``u u^T`` of transformed rows ``u = (1, x) / radius``, shortened to length 1."""
 
-    @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
+    @block_by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         shortened = frame.transform(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
@@ -490,14 +492,14 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     return np.asarray(sums)
 
 
-def _product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: Factor) -> Array:
+def _private_product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: QueryFactor) -> Array:
     """Return the weighted sum of ``f^2 u u^T / radius^2`` of transformed rows u.
 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.
     """
 
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        factors = np.nan_to_num(factor(y, row_margins(block, theta), w))
+        factors = np.nan_to_num(factor(y, block_margins(block, theta), w))
         vectors = frame.transform(block)
         factors = np.minimum(np.abs(factors) / radius, 1 / row_norms(vectors))
         vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
@@ -515,10 +517,10 @@ class PrivateMatrices:
 
     def __init__(self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource) -> None:
         self.bounds, self.terms = certificate.bounds, certificate.noise
-        self._objective, self._answers = objective, Answers(certificate.noise, noise)
+        self._objective, self._answers = objective, PrivateAnswers(certificate.noise, noise)
 
     def gradient_sum(self, name: str, theta: ArrayLike) -> Array:
         """Return the sum of the records' gradients at ``theta``, plus noise."""
         term = self._answers.claim(name, ("vector",), self.bounds.dimension, self.bounds.whole_lipschitz)
-        point = finite_numbers(theta, self.bounds.dimension)
+        point = private_finite_numbers(theta, self.bounds.dimension)
         return self._answers.release(term, self._objective.gradient_sum(point))

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.noise.gate import Words
+    from dpconvex.privacy.noise.noise_source import Words
 
 NORMAL_FAILURE = 1e-119
 
@@ -43,7 +43,7 @@ _MOST_BITS = 4096
 
 
 @dataclass
-class Uniform:
+class UniformForNormal:
     """A uniform number in ``[value, value + 1) / 2^bits``; `take` returns a word of `word_bits` further digits."""
 
     value: int
@@ -59,7 +59,7 @@ class Uniform:
         self.bits += self.word_bits
 
 
-def _is_below(left: Uniform, right: Uniform, sides: int = 1, twice: int = 0) -> bool:
+def _normal_is_below(left: UniformForNormal, right: UniformForNormal, sides: int = 1, twice: int = 0) -> bool:
     """Return whether ``sides left < twice + right``, learning digits until that is certain."""
     while True:
         # Both in units of 2^-(left.bits + right.bits).
@@ -73,7 +73,7 @@ def _is_below(left: Uniform, right: Uniform, sides: int = 1, twice: int = 0) -> 
 
 
 @lru_cache(maxsize=8)
-def whole_part_sums(bits: int) -> tuple[int, ...]:
+def normal_whole_part_sums(bits: int) -> tuple[int, ...]:
     """Return ``floor(2^bits P(whole part of |Z| proposed <= k))`` for k = 0, 1, ..., `LARGEST_WHOLE`."""
     with localcontext() as context:
         context.prec = 150
@@ -81,21 +81,21 @@ def whole_part_sums(bits: int) -> tuple[int, ...]:
         return *(int(s / sums[-1] * 2**bits) for s in sums[:-1]), 2**bits
 
 
-def _whole_part(pick: Uniform) -> int:
+def _whole_part(pick: UniformForNormal) -> int:
     """Return the k whose interval of the sums holds the pick."""
-    while pick.value in whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
+    while pick.value in normal_whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
         pick.extend()
-    return sum(pick.value >= edge for edge in whole_part_sums(pick.bits))
+    return sum(pick.value >= edge for edge in normal_whole_part_sums(pick.bits))
 
 
-def _accept_exactly(whole: int, fraction: Uniform, uniform: Callable[[], Uniform]) -> bool:
+def _accept_normal_exactly(whole: int, fraction: UniformForNormal, uniform: Callable[[], UniformForNormal]) -> bool:
     """Return True with probability ``exp(-x (2k + x) / 2)``, as the kernel decides it."""
     twice = 2 * whole
     for _ in range(whole + 1):
         last, even = fraction, True
         while True:
             drawn = uniform()
-            if not _is_below(drawn, last) or not _is_below(uniform(), fraction, twice + 2, twice):
+            if not _normal_is_below(drawn, last) or not _normal_is_below(uniform(), fraction, twice + 2, twice):
                 break
             last, even = drawn, not even
         if not even:
@@ -103,22 +103,22 @@ def _accept_exactly(whole: int, fraction: Uniform, uniform: Callable[[], Uniform
     return True
 
 
-def exact_normal(take: Callable[[], int], word_bits: int = 64) -> tuple[int, int, Uniform]:
+def exact_normal(take: Callable[[], int], word_bits: int = 64) -> tuple[int, int, UniformForNormal]:
     """Return sign bit, whole part and fractional part of an ideal normal; its law is the same for words of any size."""
 
-    def uniform() -> Uniform:
-        return Uniform(take(), word_bits, take, word_bits)
+    def uniform() -> UniformForNormal:
+        return UniformForNormal(take(), word_bits, take, word_bits)
 
     while True:
         first = take()
-        pick = Uniform(first >> 1, word_bits - 1, take, word_bits)
+        pick = UniformForNormal(first >> 1, word_bits - 1, take, word_bits)
         fraction = uniform()
         whole = _whole_part(pick)
-        if _accept_exactly(whole, fraction, uniform):
+        if _accept_normal_exactly(whole, fraction, uniform):
             return first & 1, whole, fraction
 
 
-def round_product(mantissa: int, drop: int, whole: int, fraction: Uniform) -> int:
+def round_normal_product(mantissa: int, drop: int, whole: int, fraction: UniformForNormal) -> int:
     """Return ``mantissa 2^-drop (whole + fraction)``, rounded to the nearest integer."""
     while True:
         shift = drop + fraction.bits
@@ -144,14 +144,14 @@ _LOW_HALF = np.uint64(2**32 - 1)
 _DIGITS = 3
 
 # A pick of 63 bits that equals an entry is open; the last one is 2^63, which no pick is.
-_WHOLE_PARTS = np.array(whole_part_sums(63), dtype=np.uint64)
+_WHOLE_PARTS = np.array(normal_whole_part_sums(63), dtype=np.uint64)
 
 # Instead of a place among the words: there are too few, or digits beyond the first word decide.
 _SHORT, _OPEN = -1, -2
 
 
 @numba.njit(nogil=True, cache=True)
-def _accept_fraction(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
+def _accept_normal_fraction(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
     """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer.
 
     Each of k + 1 rounds succeeds with probability ``exp(-x (2k + x) / (2k + 2))`` (algorithm B): a sequence of uniform
@@ -205,7 +205,7 @@ def _draw_normal_word(words: Block, at: int, whole_parts: Block) -> tuple[np.uin
             whole += 1
         if pick == whole_parts[whole]:
             return _ZERO, _ZERO, _ZERO, _OPEN
-        accepted, at = _accept_fraction(words, at, np.uint64(whole), fraction)
+        accepted, at = _accept_normal_fraction(words, at, np.uint64(whole), fraction)
         if at < 0:
             return _ZERO, _ZERO, _ZERO, at
         if accepted:
@@ -214,7 +214,7 @@ def _draw_normal_word(words: Block, at: int, whole_parts: Block) -> tuple[np.uin
 
 
 @numba.njit(nogil=True, cache=True)
-def _multiply_words(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64]:
+def _multiply_normal_words(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the high and the low word of a 53-bit number times a 64-bit one."""
     a, b = mantissa >> _HALF_WORD, mantissa & _LOW_HALF
     c, d = word >> _HALF_WORD, word & _LOW_HALF
@@ -226,7 +226,7 @@ def _multiply_words(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill_rounded(
+def _fill_rounded_normals(
     words: Block, whole_parts: Block, mantissa: np.uint64, drop: np.uint64, out: NDArray[np.int64], first: int
 ) -> Filled:
     """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last.
@@ -241,7 +241,7 @@ def _fill_rounded(
         sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
         if at < 0:
             return index, used, at == _OPEN
-        high, low = _multiply_words(mantissa, fraction)
+        high, low = _multiply_normal_words(mantissa, fraction)
         high += mantissa * whole + ((_ONE << drop) >> _ONE)
         rounded = high >> drop
         # The digits of x beyond the first word move the product by less than the mantissa in its low word. Where that
@@ -251,7 +251,7 @@ def _fill_rounded(
             while left < mantissa:
                 if at >= words.size:
                     return index, used, False
-                high, low = _multiply_words(mantissa, words[at])
+                high, low = _multiply_normal_words(mantissa, words[at])
                 at += 1
                 if high >= left:
                     rounded += _ONE
@@ -267,8 +267,8 @@ def _fill_rounded(
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Filled:
-    """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded` does."""
+def _fill_normal_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Filled:
+    """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded_normals` does."""
     used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
     for index in range(first, out.shape[0]):
         sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
@@ -285,7 +285,7 @@ def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Fi
     return out.shape[0], used, False
 
 
-class _Replay:
+class _ReplayedNormalWords:
     """Words that were offered to the kernel, one by one, and new ones behind them."""
 
     def __init__(self, words: Words, offered: Block) -> None:
@@ -302,7 +302,7 @@ def _fill_normals(
     words: Words,
     out: NDArray[Entry],
     kernel: Callable[[Block, NDArray[Entry], int], Filled],
-    finish: Callable[[int, int, Uniform], int | list[int]],
+    finish: Callable[[int, int, UniformForNormal], int | list[int]],
 ) -> None:
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
@@ -313,7 +313,7 @@ def _fill_normals(
             if filled == len(part):
                 break
             if is_open:
-                replay = _Replay(words, offered[used:])
+                replay = _ReplayedNormalWords(words, offered[used:])
                 part[filled] = finish(*exact_normal(replay.take))
                 filled, offered = filled + 1, replay.offered[replay.used :]
             else:
@@ -328,11 +328,11 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
 
     def kernel(offered: Block, part: NDArray[np.int64], first: int) -> Filled:
-        filled: Filled = _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
+        filled: Filled = _fill_rounded_normals(offered, _WHOLE_PARTS, mantissa, drop, part, first)
         return filled
 
-    def finish(sign: int, whole: int, fraction: Uniform) -> int:
-        size_of = round_product(int(mantissa), int(drop), whole, fraction)
+    def finish(sign: int, whole: int, fraction: UniformForNormal) -> int:
+        size_of = round_normal_product(int(mantissa), int(drop), whole, fraction)
         return -size_of if sign else size_of
 
     _fill_normals(words, out, kernel, finish)
@@ -344,10 +344,10 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
     drawn = np.empty((size, 2 + _DIGITS), dtype=np.uint64)
 
     def kernel(offered: Block, part: Block, first: int) -> Filled:
-        filled: Filled = _fill_digits(offered, _WHOLE_PARTS, part, first)
+        filled: Filled = _fill_normal_digits(offered, _WHOLE_PARTS, part, first)
         return filled
 
-    def finish(sign: int, whole: int, fraction: Uniform) -> list[int]:
+    def finish(sign: int, whole: int, fraction: UniformForNormal) -> list[int]:
         while fraction.bits < 64 * _DIGITS:
             fraction.extend()
         # Comparisons that are open after so many digits are rarer than 1e-55: what is known beyond them is dropped.
@@ -376,7 +376,7 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
     signs, drawn = normal_digits(words, 3 * size)
     bits = 192
     while True:
-        low, high = (_round_directed(drawn, ratio, size, bits, upper) for upper in (0, 1))
+        low, high = (_round_l2_laplace(drawn, ratio, size, bits, upper) for upper in (0, 1))
         if low == high:
             break
         further = words.take(3 * size).tolist()
@@ -386,7 +386,7 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
     return np.array(cells, dtype=np.int64)
 
 
-def _round_directed(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
+def _round_l2_laplace(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
     """Return ``round(ratio R |z| / ||Z||)`` with every rounding, of digits too, downwards (0) or upwards (1).
 
     The first `size` of the sizes z, all in units of ``2^-bits``, give the direction and the others R.

@@ -17,9 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.inputs.cells import Cell, Cells, WordMatcher, cell_meaning, is_no_number, iso_time
-from dpconvex.inputs.csv_reader import FileFormat
-from dpconvex.inputs.schema import CALENDAR, Category, Column, Date, Flag, Number, Schema
+from dpconvex.inputs.cells import (
+    Cell,
+    Cells,
+    CellWordMatcher,
+    cell_meaning,
+    is_missing_cell,
+    iso_time_of_cell,
+    map_cells,
+)
+from dpconvex.inputs.csv_reader import CSVFormat
+from dpconvex.inputs.schema import CALENDAR, Column, Schema, SchemaCategory, SchemaDate, SchemaFlag, SchemaNumber
 from dpconvex.types import Array
 
 
@@ -54,7 +62,7 @@ def _indicator_block(codes: NDArray[np.intp], width: int) -> EncodedBlock:
     return EncodedBlock(np.maximum(codes, 0).astype(np.int32)[:, None], values[:, None], width)
 
 
-def encode(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
+def encode_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
     """Return the rows of every block of a schema, from cells of at least the columns ``schema.inputs``."""
     found: dict[str, EncodedBlock] = {}
     for column in schema.columns:
@@ -63,15 +71,17 @@ def encode(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
     return [*found.values(), *(found[item.left].times(found[item.right]) for item in schema.interactions)]
 
 
-def _encode_column(column: Column, cells: Cells, file: FileFormat) -> list[EncodedBlock]:
-    if isinstance(column, Number):
+def _encode_column(column: Column, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
+    if isinstance(column, SchemaNumber):
         return [_encode_numbers(column, cells, file)]
-    if isinstance(column, Category):
+    if isinstance(column, SchemaCategory):
         return [_encode_categories(column, cells, file)]
-    return [_encode_flags(column, cells, file)] if isinstance(column, Flag) else _encode_dates(column, cells, file)
+    return (
+        [_encode_flags(column, cells, file)] if isinstance(column, SchemaFlag) else _encode_dates(column, cells, file)
+    )
 
 
-def invalid_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[Column]:
+def invalid_encoded_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[Column]:
     """Return the columns in which a missing value makes a row invalid; for a message, which names them."""
     return [
         column
@@ -81,7 +91,7 @@ def invalid_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[Column]:
     ]
 
 
-def to_array(blocks: list[EncodedBlock]) -> Array:
+def encoded_array(blocks: list[EncodedBlock]) -> Array:
     """Return the rows of all blocks as one array."""
     out = np.zeros((len(blocks[0].values), sum(block.width for block in blocks)))
     start = 0
@@ -91,7 +101,7 @@ def to_array(blocks: list[EncodedBlock]) -> Array:
     return out
 
 
-def to_sparse(blocks: list[EncodedBlock]) -> Any:
+def encoded_sparse_matrix(blocks: list[EncodedBlock]) -> Any:
     """Return the rows of all blocks as a CSR matrix."""
     from scipy.sparse import csr_array
 
@@ -112,13 +122,7 @@ def is_smaller_sparse(blocks: list[EncodedBlock]) -> bool:
     return 12 * entries < 8 * sum(block.width for block in blocks)
 
 
-def _map_distinct(cells: Cells, function: Callable[[Cell], int]) -> NDArray[np.intp]:
-    """Return a function of every cell."""
-    items, rows = cells.distinct()
-    return np.array([function(item) for item in items], dtype=np.intp)[rows]
-
-
-def _encode_numbers(column: Number, cells: Cells, file: FileFormat) -> EncodedBlock:
+def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
     numbers = cells.as_numbers(file.decimal)
     missing = np.isnan(numbers)
     rule = column.missing.rule
@@ -150,9 +154,9 @@ def _encode_numbers(column: Number, cells: Cells, file: FileFormat) -> EncodedBl
     return EncodedBlock(columns, values, width)
 
 
-def _encode_categories(column: Category, cells: Cells, file: FileFormat) -> EncodedBlock:
-    declared = WordMatcher(column.values, file.decimal)
-    missing_words = WordMatcher(file.missing, file.decimal)
+def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
+    declared = CellWordMatcher(column.values, file.decimal)
+    missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
     missing = {
@@ -166,32 +170,32 @@ def _encode_categories(column: Category, cells: Cells, file: FileFormat) -> Enco
         index = declared.find(cell)
         if index is not None:
             return index
-        return missing if is_no_number(cell) or missing_words.find(cell) is not None else other
+        return missing if is_missing_cell(cell) or missing_words.find(cell) is not None else other
 
-    return _indicator_block(_map_distinct(cells, code), len(column.labels))
+    return _indicator_block(map_cells(cells, code, np.intp), len(column.labels))
 
 
-def flag_word(matcher: WordMatcher, cell: Cell) -> int | None:
+def flag_word(matcher: CellWordMatcher, cell: Cell) -> int | None:
     """Return the index of the word of a flag that a cell means, in any capitals; None if it means none."""
     return matcher.find(cell._replace(text=None if cell.text is None else cell.text.lower()))
 
 
-def _encode_flags(column: Flag, cells: Cells, file: FileFormat) -> EncodedBlock:
-    declared = WordMatcher((*column.true, *column.false), file.decimal)
+def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedBlock:
+    declared = CellWordMatcher((*column.true, *column.false), file.decimal)
 
     def code(cell: Cell) -> int:
         index = flag_word(declared, cell)
         return -1 if index is None else int(index < len(column.true))
 
-    codes = _map_distinct(cells, code)
+    codes = map_cells(cells, code, np.intp)
     missing, rule = codes < 0, column.missing.rule
     constant = math.nan if rule == "row" else float(column.missing.value is True)
     values = np.where(missing, constant, codes.astype(np.float64))
     return _dense_block(values, missing.astype(np.float64)) if rule == "indicator" else _dense_block(values)
 
 
-def _encode_dates(column: Date, cells: Cells, file: FileFormat) -> list[EncodedBlock]:
-    times = read_times(column, cells, file.decimal)
+def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
+    times = encode_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
     times = np.where(missing, np.datetime64(str(value), "s"), times)
@@ -204,7 +208,7 @@ def _encode_dates(column: Date, cells: Cells, file: FileFormat) -> list[EncodedB
     return [*found, _dense_block(missing.astype(np.float64))] if rule == "indicator" else found
 
 
-def _encode_calendar(column: Date, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
+def _encode_calendar(column: SchemaDate, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
     days = times.astype("datetime64[D]")
     seconds = (times - days).astype(np.int64)
     name = part.removesuffix("-cycle")
@@ -225,31 +229,30 @@ def _encode_calendar(column: Date, part: str, times: NDArray[np.datetime64]) -> 
     return _dense_block(np.sin(angle), np.cos(angle))
 
 
-def read_times(column: Date, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
+def encode_times(column: SchemaDate, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
     """Return the times that cells stand for, NaT where they stand for none."""
     if cells.text is None and cells.numbers is None and cells.times is not None:
         return cells.times
-    items, rows = cells.distinct()
-    return np.array([_read_time(column.format, decimal, item) for item in items], dtype="datetime64[s]")[rows]
+    return map_cells(cells, functools.partial(_encode_time, column.format, decimal), "datetime64[s]")
 
 
-def _read_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
+def _encode_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
     """Return the time of a cell; a time is one whatever the format, which is that of text and of whole numbers."""
     if cell.time is not None:
         return cell.time
     words, number = [cell.text], cell_meaning(cell, decimal).number
     if number is not None and number.is_integer() and 0 <= number < 2**53:
         # A reader of numbers drops the zeros in front: dates of digits alone are numbers, in columns of text too.
-        digits = _count_digits(pattern)
+        digits = _encoded_date_digits(pattern)
         whole = str(int(number)).zfill(digits)
         words = [whole] if digits else [cell.text, whole]
-    found = (_parse_time(pattern, word) for word in words if word is not None)
+    found = (_encode_time_text(pattern, word) for word in words if word is not None)
     return next((time for time in found if time is not None), np.datetime64("NaT", "s"))
 
 
-def _parse_time(pattern: str, word: str) -> np.datetime64 | None:
+def _encode_time_text(pattern: str, word: str) -> np.datetime64 | None:
     if not pattern:
-        return iso_time(word)
+        return iso_time_of_cell(word)
     try:
         found = datetime.datetime.strptime(word, pattern)
     except (ValueError, OverflowError):
@@ -258,7 +261,7 @@ def _parse_time(pattern: str, word: str) -> np.datetime64 | None:
 
 
 @functools.cache
-def _count_digits(pattern: str) -> int:
+def _encoded_date_digits(pattern: str) -> int:
     """Return how many digits a date of this format has, 0 if it does not consist of digits alone."""
     widths = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "j": 3}
     parts = pattern[1:].split("%")
@@ -266,9 +269,12 @@ def _count_digits(pattern: str) -> int:
     return sum(widths[part] for part in parts) if plain else 0
 
 
-def match_labels(cells: Cells, classes: tuple[str, ...], decimal: str = ".") -> NDArray[np.object_]:
+def encode_labels(cells: Cells, classes: tuple[str, ...], decimal: str = ".") -> NDArray[np.object_]:
     """Return the declared label that every cell means, None where it means none."""
-    declared = WordMatcher(classes, decimal)
-    items, rows = cells.distinct()
-    found = [declared.find(item) for item in items]
-    return np.array([None if index is None else classes[index] for index in found], dtype=object)[rows]
+    declared = CellWordMatcher(classes, decimal)
+
+    def label(cell: Cell) -> str | None:
+        index = declared.find(cell)
+        return None if index is None else classes[index]
+
+    return map_cells(cells, label, object)

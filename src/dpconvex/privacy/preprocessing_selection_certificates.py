@@ -9,15 +9,15 @@ from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
-from dpconvex.privacy.calibration import gaussian_mu, released_scale
+from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
 from dpconvex.privacy.certificate import (
     Certificate,
     CertificateError,
-    NoiseTerm,
-    Promise,
-    check_tails,
-    follows,
-    refusing_malformed,
+    CertifiedNoise,
+    CertifiedPromise,
+    certified_guarantee_follows,
+    check_certified_tails,
+    refuse_malformed_certificate,
     require,
 )
 from dpconvex.privacy.guarantees import (
@@ -25,13 +25,13 @@ from dpconvex.privacy.guarantees import (
     GaussianDP,
     Guarantee,
     PureDP,
-    compose,
-    covered_epsilon,
-    per_problem,
-    pure_mu,
+    compose_guarantee,
+    guarantee_per_problem,
+    guaranteed_pure_epsilon,
+    pure_guarantee_mu,
 )
 from dpconvex.privacy.noise import EXACT, SEEDED
-from dpconvex.privacy.rounding_errors import summation_error
+from dpconvex.privacy.rounding_errors import summation_rounding_error
 
 MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
@@ -40,7 +40,7 @@ _MOST_REPEATS = 1e9
 
 
 @dataclass(frozen=True)
-class PreprocessingCertificate(Promise):
+class PreprocessingCertificate(CertifiedPromise):
     """Privacy claim of a paid transformer, from public facts."""
 
     guarantee: Guarantee
@@ -52,27 +52,29 @@ class PreprocessingCertificate(Promise):
     neighbors: str = "replace_one"  # always
 
     @property
-    def term(self) -> NoiseTerm:
+    def term(self) -> CertifiedNoise:
         """The noise of released moments, as other certificates state it."""
-        size, sensitivity = _moments_sensitivity(self.n_samples, self.n_features)
-        return NoiseTerm("gaussian", self.noise["std"], sensitivity, size, "sum")
+        size, sensitivity = _moment_certificate_sensitivity(self.n_samples, self.n_features)
+        return CertifiedNoise("gaussian", self.noise["std"], sensitivity, size, "sum")
 
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
         if self.mechanism == "moments":
             return self.guarantee.as_gaussian().mu
-        return math.sqrt(2 * self.n_features) * pure_mu(self.noise["epsilon"])
+        return math.sqrt(2 * self.n_features) * pure_guarantee_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
         """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
-        with refusing_malformed("The certificate is malformed"):
+        with refuse_malformed_certificate("The certificate is malformed"):
             for name in ("n_samples", "n_features"):
                 check_count(name, "a certificate", getattr(self, name))
             usual = self.neighbors == "replace_one" and self.sampler in (EXACT, SEEDED)
             require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
-            derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
+            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}[
+                self.mechanism
+            ]
             ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
             require(set(self.noise) == {name}, "The certificate's 'noise' is not that of its mechanism.")
             stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
@@ -81,7 +83,7 @@ class PreprocessingCertificate(Promise):
             require(enough, "The certificate's 'noise' does not follow from its guarantee.")
 
 
-def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
+def quantile_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
     """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
 
     Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
@@ -90,24 +92,24 @@ def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dic
     releases = 2 * n_features
     if isinstance(guarantee, PureDP):
         return {"epsilon": guarantee.epsilon_bound / releases}
-    each = covered_epsilon(GaussianDP(guarantee.as_gaussian().mu / math.sqrt(releases)))
+    each = guaranteed_pure_epsilon(GaussianDP(guarantee.as_gaussian().mu / math.sqrt(releases)))
     if isinstance(guarantee, ApproxDP):
         each = max(each, guarantee.epsilon_bound / releases)
     return {"epsilon": each}
 
 
-def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
+def moment_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
     """Return the noise on sums and second moments of rows in the unit ball, released together."""
     if isinstance(guarantee, PureDP):
         raise ValueError(
             "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
         )
-    size, sensitivity = _moments_sensitivity(n_samples, n_features)
-    check_tails(guarantee, size)
-    return {"std": released_scale(guarantee.as_gaussian().mu, sensitivity, size)}
+    size, sensitivity = _moment_certificate_sensitivity(n_samples, n_features)
+    check_certified_tails(guarantee, size)
+    return {"std": calibrated_release_scale(guarantee.as_gaussian().mu, sensitivity, size)}
 
 
-def _moments_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
+def _moment_certificate_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
     r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
 
     Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
@@ -116,12 +118,12 @@ def _moments_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
     size = n_features + n_features * (n_features + 1) // 2
     # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
     additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
-    error = summation_error(n_samples, size, math.sqrt(2), additions)
+    error = summation_rounding_error(n_samples, size, math.sqrt(2), additions)
     return size, 3 / math.sqrt(2) + 2 * error
 
 
 @lru_cache(maxsize=256)
-def repeat_and_select_epsilon(mu: float, delta: float, mean_repeats: float) -> float:
+def selection_certificate_epsilon(mu: float, delta: float, mean_repeats: float) -> float:
     """Return the epsilon at ``delta`` of releasing the best of a geometric number of runs, each of them mu-GDP."""
     from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
     from dp_accounting.rdp import RdpAccountant
@@ -133,11 +135,11 @@ def repeat_and_select_epsilon(mu: float, delta: float, mean_repeats: float) -> f
 
 
 @lru_cache(maxsize=128)
-def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> float:
+def selection_certificate_mu(epsilon: float, delta: float, mean_repeats: float) -> float:
     """Return the largest mu of one run, to a thousandth, at which repeating and selecting is (epsilon, delta)-DP."""
     high = gaussian_mu(epsilon, delta)
     low = high / 16
-    while repeat_and_select_epsilon(low, delta, mean_repeats) > epsilon:
+    while selection_certificate_epsilon(low, delta, mean_repeats) > epsilon:
         low, high = low / 16, low
         if low < 1e-9:
             raise ValueError(
@@ -146,27 +148,27 @@ def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> f
             )
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
-        fits = repeat_and_select_epsilon(middle, delta, mean_repeats) <= epsilon
+        fits = selection_certificate_epsilon(middle, delta, mean_repeats) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
     return low
 
 
-def share_budget(
+def selection_certificate_shares(
     guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None, basic: bool = False
 ) -> tuple[str, Guarantee, float]:
     """Return the strategy, what each fit may spend, and the mean number of fits (by default twice the candidates).
 
-    The strategy ``"auto"`` takes the one that leaves each fit more. With ``basic``, fits share epsilon and delta by basic
-    composition, for mechanisms that do not offer Gaussian DP such as objective perturbation; this rules out ``"repeat"``.
+    The strategy ``"auto"`` takes the one that leaves each fit more. With ``basic``, fits share epsilon and delta by
+    basic composition, for mechanisms that do not offer Gaussian DP; this rules out ``"repeat"``.
     """
     if basic and strategy != "repeat":
-        return "exponential", per_problem(guarantee, candidates), float(candidates)
+        return "exponential", guarantee_per_problem(guarantee, candidates), float(candidates)
     repeats = float(2 * candidates) if mean_repeats is None else float(mean_repeats)
     # (epsilon, delta) composes best as Gaussian DP.
     whole = guarantee.as_gaussian() if isinstance(guarantee, ApproxDP) else guarantee
-    each = per_problem(whole, candidates)
+    each = guarantee_per_problem(whole, candidates)
     if isinstance(guarantee, ApproxDP) and strategy != "exponential":
-        mu = repeat_and_select_mu(guarantee.epsilon_bound, guarantee.delta_bound, repeats)
+        mu = selection_certificate_mu(guarantee.epsilon_bound, guarantee.delta_bound, repeats)
         if strategy == "repeat" or (isinstance(each, GaussianDP) and mu > each.mu):
             return "repeat", GaussianDP(mu), repeats
     elif strategy == "repeat":
@@ -178,7 +180,7 @@ def share_budget(
 
 
 @dataclass(frozen=True)
-class SelectionCertificate(Promise):
+class SelectionCertificate(CertifiedPromise):
     """Privacy claim of a selection as a whole, from public facts."""
 
     guarantee: Guarantee  # the total, for everything that is released
@@ -219,11 +221,11 @@ class SelectionCertificate(Promise):
                 "estimator."
             )
         basic = isinstance(fits[0].guarantee, ApproxDP)
-        strategy, per_fit, repeats = share_budget(guarantee, strategy, len(fits), mean_repeats, basic)
+        strategy, per_fit, repeats = selection_certificate_shares(guarantee, strategy, len(fits), mean_repeats, basic)
         if isinstance(per_fit, GaussianDP) and strategy == "repeat":
-            noise = {"std": released_scale(per_fit.mu, 1.0, 1)}
+            noise = {"std": calibrated_release_scale(per_fit.mu, 1.0, 1)}
         else:
-            noise = {"epsilon": covered_epsilon(guarantee)}
+            noise = {"epsilon": guaranteed_pure_epsilon(guarantee)}
         certificate = cls(
             guarantee, strategy, len(fits), per_fit, repeats, training_rows, validation_rows, relations[0],
             score, noise, tuple(fits), label_set, SEEDED if seeded else EXACT,
@@ -236,10 +238,8 @@ class SelectionCertificate(Promise):
         """Why the total holds."""
         apart = f"training and validation rows are disjoint, {self.neighbors.replace('_', '-')}"
         if self.strategy == "repeat":
-            return (
-                "Renyi DP of repeating and selecting with a geometric number of runs, mean "
-                f"{self.mean_repeats:g}; {apart}"
-            )
+            law = f"a geometric number of runs, mean {self.mean_repeats:g}"
+            return f"Renyi DP of repeating and selecting with {law}; {apart}"
         return (
             f"composition of {self.candidates} fits on the training rows, in parallel with the exponential mechanism "
             f"on the validation rows; {apart}"
@@ -258,7 +258,7 @@ class SelectionCertificate(Promise):
 
     def _check(self) -> None:
         """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
-        with refusing_malformed("The selection's certificate is malformed"):
+        with refuse_malformed_certificate("The selection's certificate is malformed"):
             self._check_fields()
             fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
         require(fits, "The selection's 'per_fit' spends more than its guarantee.")
@@ -306,15 +306,15 @@ class SelectionCertificate(Promise):
         require(self.mean_repeats == self.candidates, "The selection's 'mean_repeats' must be its 'candidates'.")
         each = self.per_fit
         if isinstance(self.guarantee, GaussianDP) and isinstance(each, PureDP):
-            each = GaussianDP(pure_mu(each.epsilon_bound))
-        fits = follows(self.guarantee, compose(each, self.candidates))
-        return fits, self.noise["epsilon"] <= covered_epsilon(self.guarantee) * _PLATFORM
+            each = GaussianDP(pure_guarantee_mu(each.epsilon_bound))
+        fits = certified_guarantee_follows(self.guarantee, compose_guarantee(each, self.candidates))
+        return fits, self.noise["epsilon"] <= guaranteed_pure_epsilon(self.guarantee) * _PLATFORM
 
     def _repeats(self) -> tuple[bool, bool]:
         """Return whether repeating keeps the guarantee with runs of ``per_fit``, and the score's noise keeps that."""
         total, each = self.guarantee, self.per_fit
         if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):
             raise CertificateError("Repeated selection turns Gaussian DP into (epsilon, delta)-DP.")
-        cost = repeat_and_select_epsilon(each.mu, total.delta_bound, float(self.mean_repeats))
+        cost = selection_certificate_epsilon(each.mu, total.delta_bound, float(self.mean_repeats))
         fits = cost <= total.epsilon_bound * _PLATFORM
-        return fits, self.noise["std"] * _PLATFORM >= released_scale(each.mu, 1.0, 1)
+        return fits, self.noise["std"] * _PLATFORM >= calibrated_release_scale(each.mu, 1.0, 1)

@@ -9,41 +9,42 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.cluster import GROUP, HeldTable
+from dpconvex.engine.dask.cluster import GROUP, ClusterTable
 from dpconvex.engine.dask.partitions import (
     Call,
-    CleanTargets,
     Partition,
     PartitionFacts,
     PartitionMap,
+    PartitionTargets,
     Reweigh,
     add_partitions,
     check_partition,
     delayed_partitions,
     run_here,
-    run_on_source,
+    run_on_partition_source,
 )
 from dpconvex.engine.dask.schedule import (
-    PartitionGraph,
-    cluster_client,
-    compute,
+    ScheduledPartition,
+    compute_on_scheduler,
     count_threads,
-    in_process,
-    run_in_threads,
-    separate_graphs,
+    schedule_in_threads,
+    schedule_separately,
+    scheduled_in_process,
+    scheduler_client,
 )
-from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
-from dpconvex.engine.dense_rows import MemoryRows
-from dpconvex.engine.row_weights import RowWeights, exact_values, join_row_weights
+from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
+from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.engine.person_identifiers import exact_identifiers
+from dpconvex.engine.row_weights import RowWeights, join_row_weights
 from dpconvex.engine.rows import RowMap, SourceChangedError
-from dpconvex.engine.sparse_rows import rows_in_memory, stack_rows
-from dpconvex.engine.summation import accumulate, additions_in_memory, part_indices, spread_indices, sum_depth
+from dpconvex.engine.sparse_rows import rows_in_memory, stack_sparse_rows
+from dpconvex.engine.summation import pairwise_summation, part_indices, spread_indices, sum_depth, summation_additions
 from dpconvex.on_demand import dask
 from dpconvex.types import Array
 
@@ -51,29 +52,20 @@ from dpconvex.types import Array
 class DaskRows:
     """Rows and targets in partitions: what `MemoryRows` offers for sums, without holding the rows.
 
-    Results are added in the order of the partitions, so they do not depend on who computed them. A partition whose
-    worker dies is computed again by another one. Functions given to `sum` and `combine` are sent to the workers. All
-    ``partitions`` have rows; ``spill`` is a file for weights, and ``held`` the workers that hold the partitions.
+    Results are added in the order of the partitions, so they do not depend on who computed them. Functions given to
+    `sum` and `combine` are sent to the workers. All ``partitions`` have rows; ``spill`` is a file for weights.
     """
 
     def __init__(
-        self,
-        partitions: Sequence[Partition],
-        mapping: PartitionMap,
-        spill: SpillFile | None = None,
-        held: HeldTable | None = None,
+        self, partitions: Sequence[Partition], mapping: PartitionMap, spill: SpillFile | None, held: ClusterTable | None
     ) -> None:
-        self._partitions = list(partitions)
-        self._mapping = mapping
-        self._spill = spill
-        self._held = held
-        self.row_map = mapping.row_map
+        self._partitions, self._mapping, self._spill, self._held = list(partitions), mapping, spill, held
+        self.row_map, self.dim = mapping.row_map, mapping.row_map.dim
         self.n_rows = sum(partition.rows for partition in self._partitions)
-        self.dim = mapping.row_map.dim
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Functions that are sent to workers may refer to the rows, whose data must not travel.
-        return _RowFacts, (self.n_rows, self.dim, self.row_map)
+        return _TableRowFacts, (self.n_rows, self.dim, self.row_map)
 
     @property
     def n_records(self) -> int:
@@ -100,7 +92,7 @@ class DaskRows:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(partition.rows for partition in self._partitions)
         groups = -(-len(self._partitions) // GROUP)
-        return additions_in_memory(longest, self.dim) + sum_depth(GROUP) + sum_depth(groups)
+        return summation_additions(longest, self.dim) + sum_depth(GROUP) + sum_depth(groups)
 
     @property
     def own_weights(self) -> bool:
@@ -163,7 +155,7 @@ class DaskRows:
                     return replace(partition, weights=kept, pending=())
             return replace(partition, pending=(*partition.pending, function))
 
-        return DaskRows(list(run_in_threads(change, self._partitions)), self._mapping, self._spill, self._held)
+        return DaskRows(list(schedule_in_threads(change, self._partitions)), self._mapping, self._spill, self._held)
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
@@ -182,8 +174,10 @@ class DaskRows:
         ]
         # Of no rows at all, the first partition gives none.
         picked = [number for number, local in enumerate(chosen) if local.size] or [0]
-        parts = list(self._each([self._partitions[i] for i in picked], [_Take(chosen[i]) for i in picked]))
-        X, y, w = (stack_rows([part[item] for part in parts]) for item in range(3))
+        parts = list(
+            self._each([self._partitions[i] for i in picked], [partial(_take_table_rows, chosen[i]) for i in picked])
+        )
+        X, y, w = (stack_sparse_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
         # Targets are mapped already.
@@ -210,7 +204,7 @@ class DaskRows:
         return self._each(self._partitions, itertools.repeat(call) if callable(call) else call)
 
     def _pass(self, call: Call) -> tuple[Any, ...]:
-        return tuple(accumulate(self._each(self._partitions, itertools.repeat(call), grouped=True)))
+        return tuple(pairwise_summation(self._each(self._partitions, itertools.repeat(call), grouped=True)))
 
     def _each(
         self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False
@@ -222,14 +216,11 @@ class DaskRows:
             return
         if all(partition.at_hand for partition in partitions):
             cores = count_threads() if len(jobs) == 1 else 1
-            results = run_in_threads(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
-            if not grouped:
-                yield from results
-                return
-            while group := list(itertools.islice(results, GROUP)):
-                yield tuple(accumulate(group))
+            results = schedule_in_threads(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
+            while group := list(itertools.islice(results, GROUP if grouped else 1)):
+                yield tuple(pairwise_summation(group)) if grouped else group[0]
             return
-        run = dask.delayed(run_on_source, pure=False, traverse=False)
+        run = dask.delayed(run_on_partition_source, pure=False, traverse=False)
         opened = dask.delayed(run_here, pure=False, traverse=False)
         tasks = [
             run(call, self._mapping, partition.mark, partition.pending, partition.pair)
@@ -240,25 +231,20 @@ class DaskRows:
         if grouped:
             add = dask.delayed(add_partitions, pure=False)
             tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
-        for result in compute(tasks):
+        for result in compute_on_scheduler(tasks):
             if result is None:
                 raise SourceChangedError
             yield result
 
 
-@dataclass(frozen=True)
-class _Take:
-    """Rows of a partition by their positions: raw features, mapped targets, weights."""
-
-    indices: npt.NDArray[np.integer[Any]]
-
-    def __call__(self, rows: MemoryRows) -> tuple[Any, ...]:
-        taken = rows.take(self.indices)
-        return taken.raw, taken.marked_targets, taken.weights
+def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> tuple[Any, ...]:
+    """Return rows of a partition by their positions: raw features, mapped targets, weights."""
+    taken = rows.take(indices)
+    return taken.raw, taken.marked_targets, taken.weights
 
 
 @dataclass(frozen=True)
-class _RowFacts:
+class _TableRowFacts:
     """Facts that a worker may know of rows that it does not hold."""
 
     n_rows: int
@@ -269,51 +255,44 @@ class _RowFacts:
 class DaskTable:
     """Features and target of Dask collections, checked and counted in one pass; ``shape`` is that of the rows.
 
-    Partitions may be empty, uneven and of different dtypes; the target has those of X. It holds finite numbers if
-    ``numeric``, else labels. With ``clean`` invalid rows are marked, to be ignored, instead of refused.
-
-    The checking pass also parks partitions in an uncompressed temporary file without a name, up to ``dask.config``
-    setting ``dpconvex.spill-limit`` (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the
-    source in every pass), in ``temporary-directory``. On a ``dask.distributed`` cluster every worker parks what it
-    checked in its own local directory, with the limit for each of them, and later passes move sums only. Partitions
-    beyond the limit are read from their source in every pass, and those of a worker that died once more.
-
-    A partition that is read again must be the one that was checked, in number, types and bytes: else
-    `SourceChangedError` is raised. A cluster without scheduler or workers raises `ClusterLostError`; nothing falls back
-    to threads of this process.
+    Partitions may be empty, uneven and of different dtypes; the target has those of X: finite numbers if ``numeric``,
+    else labels. With ``clean`` invalid rows are marked, to be ignored, instead of refused. Checked partitions are
+    parked in a nameless temporary file up to ``dask.config`` setting ``dpconvex.spill-limit`` (bytes, or text such as
+    "8 GB"; half of the free space by default, 0 for none), in ``temporary-directory``; on a cluster by every worker, in
+    its local directory. Others are read from their source in every pass, and must be as they were checked in number,
+    types and bytes, or `SourceChangedError` is raised. Nothing falls back from a cluster to threads of this process.
 
     Privacy: error messages name what is wrong and never a value. The number of rows is public under replace-one.
     Checksums stay inside.
     """
 
     def __init__(
-        self, X: Any, y: Any, owner: str, numeric: bool = True, clean: CleanTargets | None = None, least: int = 1
+        self, X: Any, y: Any, owner: str, numeric: bool = True, clean: PartitionTargets | None = None, least: int = 1
     ) -> None:
         pairs, width = delayed_partitions(X, y, owner)
         self.spill: SpillFile | None = None
-        self.held: HeldTable | None = None
-        graphs: list[PartitionGraph] | None = None
-        client = cluster_client()
-        if client is None and in_process():
-            graphs = separate_graphs(pairs)
+        self.held: ClusterTable | None = None
+        graphs: list[ScheduledPartition] | None = None
+        client = scheduler_client()
+        if client is None and scheduled_in_process():
+            graphs = schedule_separately(pairs)
             folder = dask.config.get("temporary-directory", None)
-            limit = dask.config.get("dpconvex.spill-limit", None)
-            limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
+            limit = configured_spill_limit()
+            limit = default_spill_limit(folder) if limit is None else limit
             self.spill = SpillFile(limit, folder) if limit > 0 else None
-        spill = self.spill
+        settings = width, numeric, self.spill, clean
         facts: list[PartitionFacts]
         if client is not None:
-            self.held = HeldTable(client, pairs, width, numeric, clean)
+            self.held = ClusterTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
         elif graphs is not None:
-
-            def check_graph(graph: PartitionGraph) -> PartitionFacts:
-                return check_partition(graph.compute(), width, numeric, spill, clean)
-
-            facts = list(run_in_threads(check_graph, graphs, watched=True))
+            checked = schedule_in_threads(
+                lambda graph: check_partition(graph.compute(), *settings), graphs, watched=True
+            )
+            facts = list(checked)
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
-            facts = compute([check(pair, width, numeric, spill, clean) for pair in pairs], watched=True)
+            facts = compute_on_scheduler([check(pair, *settings) for pair in pairs], watched=True)
         PartitionFacts.require(facts, owner, least)
         self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
@@ -370,8 +349,8 @@ class DaskTable:
             raise ValueError(problem)
         triples, _ = delayed_partitions(X, y, owner, values)
         known = {partition.number: partition for partition in self.partitions}
-        call = dask.delayed(_map_column, pure=False, traverse=False)
-        found = compute(
+        call = dask.delayed(_map_table_column, pure=False, traverse=False)
+        found = compute_on_scheduler(
             [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
         )
         if [count for count, _ in found] != self.lengths:
@@ -379,14 +358,14 @@ class DaskTable:
         return [result for _, result in found]
 
 
-def _map_column(
+def _map_table_column(
     function: Callable[[Any], Any],
     triple: tuple[Any, Any, Any],
     partition: Partition | None,
-    clean: CleanTargets | None,
+    clean: PartitionTargets | None,
 ) -> tuple[int, Any]:
     """Return the length of a partition of one column, and a function of it; rows beside it must be known."""
     if partition is not None and not partition.holds(triple[:2], clean):
         raise SourceChangedError
-    values = exact_values(triple[2])
+    values = exact_identifiers(triple[2])
     return len(values), function(values)

@@ -8,7 +8,7 @@ import secrets
 import stat
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file so that readers see what was there before, or all of the new content.
 
     The content goes to a draft of a random name beside the file, is flushed, and then takes the file's name. A draft is
@@ -31,7 +31,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(draft, target)
         made = False
-        flush_folder(folder)
+        flush_file_folder(folder)
     except OSError as error:
         # Users know the file, not its draft.
         error.filename, error.filename2 = target, None
@@ -41,7 +41,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
             os.unlink(draft)
 
 
-def flush_folder(folder: str) -> None:
+def flush_file_folder(folder: str) -> None:
     """Make a new name durable; Windows neither allows nor needs it."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

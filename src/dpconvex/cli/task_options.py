@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.output import OPTION_NAMES, one_line, reports_errors
+from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
-from dpconvex.inputs.csv_reader import FileFormat, check_delimiter, check_encoding
+from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
 from dpconvex.inputs.schema import Schema
-from dpconvex.reports.release_file import ReleaseFacts, read_release
+from dpconvex.reports.release_file import ReleaseFileFacts, read_release_file
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Label, Model
-
 
 Settings = dict[str, Any]  # options that were given, by name; None for the others
 
@@ -181,7 +180,7 @@ def default_task(schema: Schema) -> str:
     return "logistic" if classes else "quantile"
 
 
-def check_target(task: str, schema: Schema, named: bool = False) -> None:
+def check_task_target(task: str, schema: Schema, named: bool = False) -> None:
     """Raise unless a task learns what the schema's target is; its labels may be named elsewhere."""
     labels = find_task(task).labels
     declared = schema.target.classes if schema.target is not None else None
@@ -200,7 +199,7 @@ def check_target(task: str, schema: Schema, named: bool = False) -> None:
         )
 
 
-def build(task_name: str, settings: Settings, **more: object) -> Model:
+def build_task(task_name: str, settings: Settings, **more: object) -> Model:
     """Return the task's estimator with the options that were given."""
     task = find_task(task_name)
     given = {name: value for name, value in settings.items() if value is not None}
@@ -209,20 +208,20 @@ def build(task_name: str, settings: Settings, **more: object) -> Model:
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
-        given["classes"] = parse_classes(given["classes"])
+        given["classes"] = parse_classes_option(given["classes"])
     if "quantile" in given:
-        given["quantile"] = parse_levels(given["quantile"])
+        given["quantile"] = parse_quantile_option(given["quantile"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
 
 
-def build_for_schema(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
+def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
     """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
     given = settings.get("classes")
-    check_target(task, schema, named=given is not None)
+    check_task_target(task, schema, named=given is not None)
     declared = schema.target.classes if schema.target is not None else None
     if not TASKS[task].labels and schema.target_bounds is None:
         typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
-    if declared is not None and given is not None and set(map(str, parse_classes(list(given)))) != set(declared):
+    if declared is not None and given is not None and set(map(str, parse_classes_option(list(given)))) != set(declared):
         raise InputError(
             f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
             "Leave it out."
@@ -232,10 +231,10 @@ def build_for_schema(task: str, settings: Settings, schema: Schema, **more: obje
         settings["classes"] = list(declared)
     if settings.get("row_norm") is None:
         settings["row_norm"] = schema.row_norm
-    return build(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
+    return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
-def parse_levels(words: str) -> float | list[float]:
+def parse_quantile_option(words: str) -> float | list[float]:
     """Return the level of --quantile, or the levels where there are commas."""
     try:
         levels = [float(word) for word in words.split(",")]
@@ -247,7 +246,7 @@ def parse_levels(words: str) -> float | list[float]:
     return levels if "," in words else levels[0]
 
 
-def parse_classes(words: list[str]) -> list[int] | list[str]:
+def parse_classes_option(words: list[str]) -> list[int] | list[str]:
     """Return the labels of --classes: whole numbers where all of them are, else text."""
     labels = [word.strip() for word in (words[0].split(",") if len(words) == 1 else words)]
     if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
@@ -259,7 +258,7 @@ def parse_classes(words: list[str]) -> list[int] | list[str]:
     return [int(label) for label in labels] if whole else labels
 
 
-def label_kind(classes: Sequence[Label] | None) -> str | None:
+def task_label_kind(classes: Sequence[Label] | None) -> str | None:
     """Return how labels are to be read where they are declared: "whole" or "text"."""
     if classes is None:
         return None
@@ -270,9 +269,9 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
     """Return the schema with what the command line says of the file."""
     file = schema.file
     if delimiter is not None:
-        file = replace(file, delimiter=check_delimiter(delimiter))
+        file = replace(file, delimiter=check_csv_delimiter(delimiter))
     if encoding is not None:
-        file = replace(file, encoding=check_encoding(encoding))
+        file = replace(file, encoding=check_csv_encoding(encoding))
     if file.decimal == file.delimiter:
         raise InputError(
             f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
@@ -280,16 +279,16 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
     return replace(schema, file=file)
 
 
-def file_format(delimiter: str | None, encoding: str | None, line_breaks: bool) -> FileFormat:
+def file_format_options(delimiter: str | None, encoding: str | None, line_breaks: bool) -> CSVFormat:
     """Return how a file without a schema is read."""
-    return FileFormat(
-        None if delimiter is None else check_delimiter(delimiter),
-        None if encoding is None else check_encoding(encoding),
+    return CSVFormat(
+        None if delimiter is None else check_csv_delimiter(delimiter),
+        None if encoding is None else check_csv_encoding(encoding),
         line_breaks=line_breaks,
     )
 
 
-def warn_of_line_breaks(schema: Schema) -> None:
+def warn_of_multiline_option(schema: Schema) -> None:
     """Say what line breaks within fields mean for the guarantee."""
     if schema.file.line_breaks:
         typer.echo(
@@ -299,9 +298,9 @@ def warn_of_line_breaks(schema: Schema) -> None:
         )
 
 
-def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
+def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:
     """Return what a release file says, with the column that was learned."""
-    facts = ReleaseFacts() if path is None else read_release(path)
+    facts = ReleaseFileFacts() if path is None else read_release_file(path)
     return facts if facts.target else replace(facts, target=target or "")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from dpconvex.audit.attacks import DEFAULT_CONFIDENCE, AuditResult, Claim, Sampler, audit
 from dpconvex.inputs.settings import Model
@@ -19,18 +20,10 @@ from dpconvex.types import Array
 
 @dataclass(frozen=True, eq=False)
 class NeighborPair:
-    """Two data sets that differ in one record, or in one person.
+    """Two data sets that differ in one record, or in one person."""
 
-    Attributes
-    ----------
-    name : str
-        What the differing record does.
-    first, second : tuple (X, y) or (X, y, groups)
-        The neighbouring data sets, with identifiers of people where these are promised something.
-    """
-
-    name: str
-    first: tuple[Array, ...]
+    name: str  # what the differing record does
+    first: tuple[Array, ...]  # (X, y), or (X, y, groups) where people are protected
     second: tuple[Array, ...]
 
 
@@ -46,10 +39,8 @@ def person_pairs(
 
     Parameters
     ----------
-    X, y, groups : array of shape (n, d), (n,) and (n,)
-        The other people.
-    record, targets
-        As in :func:`neighbor_pairs`; all rows of the differing person have these features.
+    X, y, groups, record, targets
+        The other people, and as in :func:`neighbor_pairs` the features and targets of all rows of the differing person.
     rows : tuple of two ints
         How many rows that person has in the first and in the second data set.
     """
@@ -61,11 +52,8 @@ def person_pairs(
 
     def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
         added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
-        return (
-            np.concatenate([added[0], X]),
-            np.concatenate([added[1].astype(y.dtype), y]),
-            np.concatenate([np.repeat(name, count), groups]),
-        )
+        parts = (added[0], X), (added[1].astype(y.dtype), y), (np.repeat(name, count), groups)
+        return tuple(np.concatenate(part) for part in parts)
 
     few, many = rows
     yield NeighborPair("mirror", data(record, high, few), data(-record, high, many))
@@ -87,10 +75,8 @@ def neighbor_pairs(
     ----------
     X, y : array of shape (n, d) and (n,)
         Base data. Row 0 is the one that differs.
-    record : array of shape (d,)
-        Features of the differing record, at the influence bound.
-    targets : tuple of two numbers
-        Target extremes, or the two labels.
+    record, targets : array of shape (d,), tuple of two numbers
+        Features of the differing record, at the influence bound, and target extremes, or the two labels.
     relation : {"replace_one", "replace_one_keeping_label", "add_or_remove_one"}
         What a certificate's ``neighbors`` states.
     """
@@ -127,7 +113,7 @@ def neighbor_pairs(
         )
 
 
-def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
+def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
     """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made.
 
     Where they have identifiers, they may differ in one person; and else in so many rows.
@@ -166,26 +152,21 @@ _RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "cova
 
 def released_numbers(model: object) -> Array:
     """Return every number that a fitted model gives out, coefficients first."""
-    return np.array([x for name in _RELEASED for x in _flatten_outputs(getattr(model, name, ()))], np.float64)
+    return np.array([x for name in _RELEASED for x in _flatten_estimator_outputs(getattr(model, name, ()))], np.float64)
 
 
-def _flatten_outputs(value: object) -> list[float]:
+def _flatten_estimator_outputs(value: object) -> list[float]:
     """Return all numbers inside nested dictionaries, lists and arrays."""
     if isinstance(value, dict):
-        return [x for name in sorted(value) for x in _flatten_outputs(value[name])]
+        return [x for name in sorted(value) for x in _flatten_estimator_outputs(value[name])]
     if isinstance(value, (list, tuple)):
-        return [x for part in value for x in _flatten_outputs(part)]
+        return [x for part in value for x in _flatten_estimator_outputs(part)]
     numbers = np.asarray(value)
     return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
 
 
-def fitted_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Array:
-    """Return everything that ``count`` independent fits release, shape (count, numbers per fit).
-
-    Every fit is a fresh clone without a ``random_state``: noise is drawn as in production.
-    """
-    from sklearn.base import clone
-
+def fitted_estimator_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Array:
+    """Return everything that ``count`` fresh clones release, without a seed as in production: one row for each fit."""
     seeded = "random_state" in estimator.get_params(deep=False)
     outputs = []
     for _ in range(count):
@@ -232,34 +213,21 @@ def audit_estimator(
         The claim; by default the ``certificate_`` of a fit on the first data set.
     delta, confidence, rng
         As in :func:`dpconvex.audit.audit`.
-
-    Returns
-    -------
-    AuditResult
-        ``passed`` is False if the claim is refuted.
     """
-    from sklearn.base import clone
-
     if getattr(estimator, "ledger", None) is not None:
         raise ValueError(
-            "The 'ledger' parameter of the audited estimator must be None, because every run "
-            "would be charged. Got a ledger instead. Audit a clone on invented data."
+            "The 'ledger' parameter of the audited estimator must be None, because every run would be charged. Got a "
+            "ledger instead. Audit a clone on invented data."
         )
     certificate = _fit_estimator(clone(estimator), pair.first).certificate_
     bounds = getattr(certificate, "bounds", None)
     relation = getattr(certificate, "neighbors", "replace_one")
-    check_pair(pair, relation, getattr(bounds, "rows_per_person", 1))
+    check_neighbor_pair(pair, relation, getattr(bounds, "rows_per_person", 1))
 
     def sampler(data: tuple[Array, ...]) -> Sampler:
-        return lambda count, rng: fitted_outputs(estimator, data, count)
+        return lambda count, rng: fitted_estimator_outputs(estimator, data, count)
 
-    return audit(
-        sampler(pair.first),
-        sampler(pair.second),
-        certificate if guarantee is None else guarantee,
-        runs,
-        delta=delta,
-        confidence=confidence,
-        rng=rng,
-        bits=getattr(certificate, "failure_probability", None) is not None,
-    )
+    claim = certificate if guarantee is None else guarantee
+    bits = getattr(certificate, "failure_probability", None) is not None
+    samplers = sampler(pair.first), sampler(pair.second)
+    return audit(*samplers, claim, runs, delta=delta, confidence=confidence, rng=rng, bits=bits)

@@ -18,17 +18,23 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-from dpconvex.fit.config import total_mu
+from dpconvex.fit.fit_plan import planned_mu
 from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient_descent import AVERAGED
-from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_objective
-from dpconvex.mechanisms.output_perturbation import calibrate_output
-from dpconvex.planning.forecasts import NO_CURVATURE, Prescription, mean_excess, rounded_up
+from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_objective_perturbation
+from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
+from dpconvex.planning.excess_and_prescriptions import (
+    NO_CURVATURE,
+    Prescription,
+    mean_excess,
+    require_usable_prescription,
+    rounded_up,
+)
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.objective_perturbation import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
-from dpconvex.smoothing.derived_kernels import marginal
+from dpconvex.smoothing.kernels import marginal_kernel
 from dpconvex.types import Array
 
 _SCALES = np.geomspace(0.05, 0.5, 5)
@@ -43,7 +49,7 @@ _NARROW = 0.05  # bandwidth in units of the operator norm where the noise does n
 
 
 @lru_cache(maxsize=64)
-def _loss_height(loss: VectorLoss) -> float:
+def _structured_loss_height(loss: VectorLoss) -> float:
     """Return ``c = E g(v) - g(0)`` for a standard normal v: the slope of the risk in the residuals' scale."""
     origin = np.zeros((1, loss.outputs))
     try:
@@ -63,7 +69,7 @@ def _direction_moments(bounds: StructuredBounds) -> list[tuple[float, float, flo
     return [(max(_LONG, usual), max(_SQUARE, d / _LONG_COLUMNS), 1.0), (usual, _SQUARE, d - 1.0)]
 
 
-def _mean_excess(
+def _structured_mean_excess(
     bounds: StructuredBounds,
     kernel: Kernel,
     widths: Array,
@@ -76,8 +82,8 @@ def _mean_excess(
     ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
     ``S^2 = s^2 + k h^2 + e`` and ``k`` the kernel's second moment.
     """
-    height = _loss_height(bounds.loss)
-    base = _SCALES**2 + marginal(kernel).second_moment * widths**2
+    height = _structured_loss_height(bounds.loss)
+    base = _SCALES**2 + marginal_kernel(kernel).second_moment * widths**2
     error = np.zeros(np.broadcast_shapes(base.shape, penalties.shape))
     for _ in range(12):
         stiffness = height / np.sqrt(base + error)
@@ -95,12 +101,15 @@ def _usual_ratio(guarantee: Guarantee) -> float:
     return epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
 
 
-def _refuse_guarantee(smooth: StructuredBounds, guarantee: Guarantee) -> None:
-    """Raise where objective perturbation does not offer a guarantee: next to no curvature has noise for all others."""
-    calibrate_objective(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
+def _smooth_bounds(bounds: StructuredBounds, kernel: Kernel, width: float, guarantee: Guarantee) -> StructuredBounds:
+    """Return the facts of the smoothed loss, or raise where objective perturbation does not offer a guarantee."""
+    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
+    # Next to no curvature has noise for all others.
+    calibrate_objective_perturbation(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
+    return smooth
 
 
-def _objective_noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> float:
+def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> float:
     """Return the noise per coordinate of the sum at one curvature ratio, infinite where none suffices."""
     share, delta = 1 - RELEASE_SHARE, guarantee.delta(math.inf)
     epsilon = share * guarantee.epsilon(delta)
@@ -131,10 +140,9 @@ def structured_objective_prescription(
     ``bounds`` has the kinked loss; ``alpha`` and ``bandwidth`` are fixed by the user or None.
     """
     if bounds.loss.link is not None:
-        return _link_prescription(kernel, bounds, guarantee, alpha, bandwidth)
+        return _structured_link_prescription(kernel, bounds, guarantee, alpha, bandwidth)
     unit = bounds.operator_norm
-    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, unit), alpha=1.0)
-    _refuse_guarantee(smooth, guarantee)
+    smooth = _smooth_bounds(bounds, kernel, unit, guarantee)
     widths = _BANDWIDTHS * unit if bandwidth is None else np.array([bandwidth])
     curvatures = smooth.smoothness * unit / widths
     if alpha is None:
@@ -143,17 +151,13 @@ def structured_objective_prescription(
     else:
         alphas = np.full((len(widths), 1), alpha)
         ratios = (curvatures / (bounds.n_samples * alpha))[:, None]
-    known = {float(ratio): _objective_noise(smooth, float(ratio), guarantee) for ratio in np.unique(ratios)}
+    known = {float(ratio): _structured_objective_noise(smooth, float(ratio), guarantee) for ratio in np.unique(ratios)}
     noises = np.vectorize(lambda ratio: known[float(ratio)])(ratios) / bounds.n_samples
     usable = np.isfinite(noises)
-    if not usable.any():
-        raise ValueError(
-            "No bandwidth fits this alpha: the curvature of the smoothed loss costs more than epsilon. "
-            "Use a larger alpha or bandwidth, or leave them to None."
-        )
+    require_usable_prescription(bool(usable.any()), "bandwidth fits this alpha")
     # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
     noise = np.where(usable, noises, 1.0)[..., None] / unit
-    score = _mean_excess(bounds, kernel, widths[:, None, None] / unit, alphas[..., None] / unit, noise, 0.0)
+    score = _structured_mean_excess(bounds, kernel, widths[:, None, None] / unit, alphas[..., None] / unit, noise, 0.0)
     score = np.where(usable, score, np.inf)
     i, j = np.unravel_index(int(np.argmin(score)), score.shape)
     return Prescription(
@@ -163,7 +167,7 @@ def structured_objective_prescription(
     )
 
 
-def _link_prescription(
+def _structured_link_prescription(
     kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None, bandwidth: float | None
 ) -> Prescription:
     """Return penalty and bandwidth of objective perturbation for a loss with a link.
@@ -175,24 +179,19 @@ def _link_prescription(
     link = bounds.loss.link
     assert link is not None
     width = rounded_up(_NARROW * bounds.operator_norm) if bandwidth is None else bandwidth
-    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
-    _refuse_guarantee(smooth, guarantee)
+    smooth = _smooth_bounds(bounds, kernel, width, guarantee)
     v = bounds.link_norm**2 / bounds.n_features
     curvature = v * float(link.smoothness) / 2
     base = smooth.smoothness / bounds.n_samples
     tried = [alpha] if alpha is not None else list(base / (_usual_ratio(guarantee) * np.geomspace(0.01, 8, 24)))
-    best: Prescription | None = None
+    found = []
     for candidate in map(float, tried):
-        noise = _objective_noise(smooth, base / candidate, guarantee) / bounds.n_samples
+        noise = _structured_objective_noise(smooth, base / candidate, guarantee) / bounds.n_samples
         if math.isfinite(noise):
             error = v * bounds.n_features * (candidate**2 * _SQUARE + noise**2) / (curvature + candidate) ** 2
-            if best is None or error < best.excess_risk:
-                best = Prescription(candidate, error, width)
-    if best is None:
-        raise ValueError(
-            "No penalty of those tried fits: the curvature of the smoothed loss costs more than epsilon. "
-            "Use a larger alpha or bandwidth, or leave them to None."
-        )
+            found.append(Prescription(candidate, error, width))
+    require_usable_prescription(bool(found), "penalty of those tried fits")
+    best = min(found, key=lambda each: each.excess_risk)
     return best if alpha is not None else replace(best, alpha=rounded_up(best.alpha))
 
 
@@ -211,9 +210,11 @@ def structured_output_prescription(
     tried = np.geomspace(1e-4, 10.0, 41) * smooth.lipschitz if alpha is None else np.array([alpha])
     stds = []
     for candidate in tried:
-        term = calibrate_output(replace(smooth, alpha=float(candidate)), guarantee, {}).noise["release"]
+        term = calibrate_output_perturbation(replace(smooth, alpha=float(candidate)), guarantee, {}).noise["release"]
         stds.append(term.scale * (1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1)))
-    scores = _mean_excess(bounds, kernel, np.array(width / unit), tried[:, None] / unit, 0.0, np.array(stds)[:, None])
+    scores = _structured_mean_excess(
+        bounds, kernel, np.array(width / unit), tried[:, None] / unit, 0.0, np.array(stds)[:, None]
+    )
     best = int(np.argmin(scores))
     return Prescription(rounded_up(float(tried[best])) if alpha is None else alpha, float(scores[best]), width)
 
@@ -226,9 +227,9 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
     ``rate * noise``; bias and variance of the mean of the later iterates are sums of powers of ``a_j``.
     """
     unit = bounds.operator_norm
-    mu = total_mu(guarantee, "StructuredGradientDescent")
+    mu = planned_mu(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
-    directions, height = _direction_moments(bounds), _loss_height(bounds.loss)
+    directions, height = _direction_moments(bounds), _structured_loss_height(bounds.loss)
     first = steps - max(1, round(AVERAGED * steps))
     rates = _RATES[:, None]
     start = sum(count * v * square for v, square, count in directions)
@@ -237,7 +238,7 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
         stiffness = height / np.sqrt(_SCALES**2 + error)
         total = np.zeros_like(error)
         for v, square, count in directions:
-            bias, variance = _averaged_iterates(1 - np.minimum(rates * v * stiffness, _STABLE), steps, first)
+            bias, variance = _structured_iterate_moments(1 - np.minimum(rates * v * stiffness, _STABLE), steps, first)
             stable = rates * v * height / _SCALES <= _STABLE  # at the optimum, where curvature is largest
             part = bias**2 * square + variance * (rates * noise) ** 2
             total = total + count * v * np.where(stable, part, 4 * square)
@@ -248,7 +249,7 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
     return rounded_up(float(_RATES[best]) / unit), float(score[best])
 
 
-def _averaged_iterates(factor: Array, steps: int, first: int) -> tuple[Array, Array]:
+def _structured_iterate_moments(factor: Array, steps: int, first: int) -> tuple[Array, Array]:
     """Return bias and noise variance of the mean of iterates first+1..steps of ``x <- factor x + noise``, x_0 = 1."""
     count = steps - first
     powers = factor[..., None] ** np.arange(steps + 1)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import typer
 
 from dpconvex.inputs import InputError
-from dpconvex.reports.printable import visible
+from dpconvex.reports.printable import printable_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -49,7 +49,7 @@ class Interrupted(BaseException):
     """The user stopped a command; its own class, because click makes another line and exit code of the usual one."""
 
 
-def explain(error: BaseException) -> tuple[str, int]:
+def explain_error(error: BaseException) -> tuple[str, int]:
     """Return the line to print and the exit code for an error."""
     if isinstance(error, InputError):
         return str(error), INPUT
@@ -116,12 +116,12 @@ def exit_with_error(error: BaseException) -> None:
     """Print one line and exit."""
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
-    message, code = explain(error)
-    typer.echo(f"error: {one_line(in_options(message))}", err=True)
+    message, code = explain_error(error)
+    typer.echo(f"error: {one_line(error_in_options(message))}", err=True)
     raise typer.Exit(code) from None
 
 
-def in_options(message: str) -> str:
+def error_in_options(message: str) -> str:
     """Return a message in the words of the command line: options instead of the parameters of Python."""
 
     def flag(name: str) -> str:
@@ -152,10 +152,10 @@ def one_line(message: str) -> str:
 
 def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line, without the line of code that raised it."""
-    typer.echo(f"warning: {one_line(in_options(str(message)))}", err=True)
+    typer.echo(f"warning: {one_line(error_in_options(str(message)))}", err=True)
 
 
-def console() -> Console:
+def output_console() -> Console:
     """Return the console for results, wide enough for a table when nobody watches.
 
     Text may come from a stranger's file: signs that command a terminal are spelled out.
@@ -164,19 +164,19 @@ def console() -> Console:
 
     screen = Console(highlight=False)
     screen = screen if screen.is_terminal else Console(highlight=False, width=NARROWEST)
-    screen.push_render_hook(cast("RenderHook", _VisibleOnly()))
+    screen.push_render_hook(cast("RenderHook", _VisibleOutputHook()))
     return screen
 
 
-class _VisibleOnly:
+class _VisibleOutputHook:
     """Hook of rich that wraps whatever is printed."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Visible(part) for part in renderables]
+        return [_VisibleOutput(part) for part in renderables]
 
 
 @dataclass(frozen=True)
-class _Visible:
+class _VisibleOutput:
     """Something to print, without signs that command a terminal."""
 
     content: ConsoleRenderable
@@ -186,10 +186,10 @@ class _Visible:
 
         for text, style, control in screen.render(self.content, options):
             # Rich's own commands to the terminal are marked as such.
-            yield Segment(text if control else visible(text, "\n"), style, control)
+            yield Segment(text if control else printable_text(text, "\n"), style, control)
 
 
-def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, left: int = 1) -> Table:
+def output_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, left: int = 1) -> Table:
     """Return a table for a terminal whose first columns are text, the others numbers."""
     from rich.markup import escape
     from rich.table import Table
@@ -203,13 +203,13 @@ def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str |
 
 
 @contextlib.contextmanager
-def progress(message: str) -> Iterator[Callable[[str], None]]:
+def output_progress(message: str) -> Iterator[Callable[[str], None]]:
     """Show a message while something runs, on stderr and only to people, and yield a function that changes it."""
     from rich.console import Console
     from rich.markup import escape
 
-    with Console(stderr=True).status(escape(visible(message))) as status:
-        yield lambda changed: status.update(escape(visible(changed)))
+    with Console(stderr=True).status(escape(printable_text(message))) as status:
+        yield lambda changed: status.update(escape(printable_text(changed)))
 
 
 def print_json(content: object) -> None:
@@ -219,18 +219,18 @@ def print_json(content: object) -> None:
 
 def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:
     """Raise if a file could not be written, is one that is needed, or cannot be made again: a model or a ledger."""
-    _check_path(path, what, inputs or {})
-    found = _paid_content(path)
+    _check_output_path(path, what, inputs or {})
+    found = _paid_output(path)
     if found is not None:
         raise InputError(f"The {what} cannot be written to {str(path)!r}: {found} is there. Choose another name.")
 
 
 def check_model_output(path: Path, inputs: Mapping[str, Path | None], overwrite: bool) -> None:
     """Raise if a model could not be written; an earlier one was paid for, and is replaced on request only."""
-    _check_path(path, "model", inputs)
+    _check_output_path(path, "model", inputs)
     if not path.exists():
         return
-    found = _paid_content(path)
+    found = _paid_output(path)
     if found != "a model":
         found = found or "a file that is no model"
         raise InputError(f"The model cannot be written to {str(path)!r}: {found} is there. Choose another name.")
@@ -247,7 +247,7 @@ def ledger_files(path: Path | None) -> dict[str, Path | None]:
     return {"ledger": path, "ledger's journal": journal}
 
 
-def _check_path(path: Path, what: str, inputs: Mapping[str, Path | None]) -> None:
+def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None]) -> None:
     """Raise if a path cannot be written, is one of the inputs, or is a link or a device."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -273,7 +273,7 @@ def _same_file(first: Path, second: Path) -> bool:
     return first.exists() and second.exists() and first.samefile(second)
 
 
-def _paid_content(path: Path) -> str | None:
+def _paid_output(path: Path) -> str | None:
     """Return in words what a file holds that only a budget can bring back; None if there is nothing like that."""
     if not path.is_file():
         return None
@@ -291,12 +291,12 @@ def _paid_content(path: Path) -> str | None:
     return "a model" if known else None
 
 
-def print_unsaved(model: Fitted, schema: Schema, path: Path, error: Exception) -> NoReturn:
+def print_unsaved_output(model: Fitted, schema: Schema, path: Path, error: Exception) -> NoReturn:
     """Print a model that could not be written, since it is paid for, and end with an error that says so."""
     from dpconvex.models.model_file import model_text
 
     typer.echo(model_text(model, schema=schema))
     raise InputError(
-        f"The model could not be written to {str(path)!r}. {explain(error)[0]} The budget is spent. The model stands "
+        f"The model could not be written to {str(path)!r}. {explain_error(error)[0]} The budget is spent. The model stands "
         "on the standard output instead, as its file would: keep it."
     ) from error

@@ -4,25 +4,25 @@ Every release is a sum plus Gaussian noise, so the whole run is Gaussian DP with
 ``mu^2 = sum of releases * (sensitivity / std)^2``; ``k`` releases with the share ``q`` of ``mu^2`` have
 ``std = sensitivity sqrt(k / q) / mu``.
 
-Shares and clips vary continuously with ``n mu``, the effective number of records, and ``records = n mu / dimension``,
-the effective number per coefficient. Where it is small, most of the budget goes to the best constant prediction; where
-it is large, clips grow and curvature is released, so that the fit is consistent.
+Shares and clips vary continuously with ``n mu``, the effective number of records, and ``n mu / dimension``, the
+effective number per coefficient. Where it is small, most of the budget goes to the best constant prediction; where it
+is large, clips grow and curvature is released, so that the fit is consistent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
-from dpconvex.fit.covariance import check_whole_rows
+from dpconvex.fit.covariance_and_curvature import check_whole_rows
 from dpconvex.losses import Squared
 from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
-from dpconvex.privacy.certificate import NoiseTerm, Parameters
-from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.privacy.certificate import CertifiedNoise, Parameters
+from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
 
 
@@ -32,8 +32,8 @@ class FitConfig:
 
     Attributes
     ----------
-    records : float
-        ``n mu / dimension``, the effective number of records per coefficient and quantile level.
+    records_per_coefficient : float
+        ``n mu / dimension``, the effective number of records, for each quantile level.
     clip, late_clip : float
         Largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm; the same in rounds
         with released curvature.
@@ -56,7 +56,7 @@ class FitConfig:
         Number of targets: 1, or as many as there are levels.
     """
 
-    records: float
+    records_per_coefficient: float
     clip: float = 1.0
     late_clip: float = 1.0
     width: float = 1.0
@@ -85,7 +85,7 @@ class FitConfig:
                 raise ValueError("A number of rows must be None or a positive integer.")
         if type(self.max_octaves) is not int or self.max_octaves < 0:
             raise ValueError("A number of octaves must be an integer of at least 0.")
-        for name in ("records", "clip", "late_clip", "width", "eigenvalue_floor", "radius_multiple"):
+        for name in ("records_per_coefficient", "clip", "late_clip", "width", "eigenvalue_floor", "radius_multiple"):
             check_number(name, "FitConfig", getattr(self, name), "a finite number above 0", 0, math.inf, low_open=True)
 
     @property
@@ -102,30 +102,22 @@ class FitConfig:
 
 
 @dataclass(frozen=True)
-class PlannedRelease:
-    """Releases of one query, and their share of ``mu^2``."""
-
-    query: Query
-    share: float
-    releases: int = 1
-
-
-@dataclass(frozen=True)
 class FitPlan:
-    """Choices of a run, and its releases by name, in order of time."""
+    """Choices of a run; by name, in order of time, its queries with their number, and their shares of ``mu^2``."""
 
     config: FitConfig
-    releases: dict[str, PlannedRelease] = field(default_factory=dict)
+    queries: dict[str, tuple[Query, int]]
+    shares: dict[str, float]
 
-    def terms(self, bounds: LinearBounds, mu: float) -> dict[str, NoiseTerm]:
+    def terms(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
         """Return the noise of every release of a run that may spend ``mu``."""
         return {
-            name: each.query.term(bounds, mu * math.sqrt(each.share), each.releases)
-            for name, each in self.releases.items()
+            name: query.term(bounds, mu * math.sqrt(self.shares[name]), number)
+            for name, (query, number) in self.queries.items()
         }
 
 
-def total_mu(guarantee: Guarantee, owner: str) -> float:
+def planned_mu(guarantee: Guarantee, owner: str) -> float:
     """Return the Gaussian DP budget that a guarantee allows."""
     try:
         return guarantee.as_gaussian().mu
@@ -136,7 +128,7 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
         ) from None
 
 
-def loss_kind(loss: RecordLoss) -> str:
+def fit_kind_of_loss(loss: DescribableLoss) -> str:
     """Return how a loss is fitted: "margin", "squares", "quantile" (kinked residuals) or "smooth" (residuals)."""
     if loss.kind == "margin":
         return "margin"
@@ -145,18 +137,18 @@ def loss_kind(loss: RecordLoss) -> str:
     return "smooth" if math.isfinite(loss.smoothness) else "quantile"
 
 
-def level_of_loss(loss: RecordLoss) -> float:
+def planned_quantile_level(loss: DescribableLoss) -> float:
     """Return the quantile level that minimises a loss, ``high / (high - low)`` of its slopes; 1/2 for the others.
 
     One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     """
-    if loss_kind(loss) in ("margin", "squares"):
+    if fit_kind_of_loss(loss) in ("margin", "squares"):
         return 0.5
     low, high = loss.slope_range
     return float(min(max(high / (high - low), constants.MIN_LEVEL), 1 - constants.MIN_LEVEL))
 
 
-def mass_share(size: float) -> float:
+def planned_mass_share(size: float) -> float:
     """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``.
 
     All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
@@ -180,15 +172,12 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
     # A tiny budget must not underflow to 0: below, numbers are divided by this size.
     size = max(bounds.n_samples * mu, 1e-6)
-    config = _make_config(bounds, mu, size / bounds.dimension, settings, levels, targets)
+    config = _plan_fit_config(bounds, mu, size / bounds.dimension, settings, levels, targets)
     queries = _planned_queries(bounds, config, settings.get("steps"))
-    shares = _budget_shares(bounds, config, size)
+    shares = _plan_budget_shares(bounds, config, size)
     left = 1 - sum(shares.values())
-    shares |= {name: left * share for name, share in _gradient_shares(bounds, config).items()}
-    releases = {  # in order of time
-        name: PlannedRelease(query, shares[name], number) for name, (query, number) in queries.items() if name in shares
-    }
-    return FitPlan(config, releases)
+    shares |= {name: left * share for name, share in _plan_gradient_shares(bounds, config).items()}
+    return FitPlan(config, {name: query for name, query in queries.items() if name in shares}, shares)
 
 
 def small_budget_weight(size: float) -> float:
@@ -196,9 +185,9 @@ def small_budget_weight(size: float) -> float:
     return float(1 / (1 + (size / constants.SMALL_BUDGET_RECORDS) ** 1.5))
 
 
-def _budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
+def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
     """Return shares of everything but gradients: geometry, location, and histograms of margins or residuals."""
-    kind, constant_weight = loss_kind(bounds.loss), small_budget_weight(size)
+    kind, constant_weight = fit_kind_of_loss(bounds.loss), small_budget_weight(size)
     names = {
         "margin": ["labels", "margins"],
         "quantile": ["octaves", "targets", "residuals"],
@@ -209,9 +198,9 @@ def _budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict
     if bounds.n_features > constants.MAX_WHITENED_COLUMNS:
         names.remove("moments")
     shares = {name: constants.SHARES[name] for name in names}
-    growth = (1 + 0.5 / (1 + (config.records / constants.COARSE_GEOMETRY_RECORDS) ** 2)) * (1 - 0.8 * constant_weight)
+    growth = 1 + 0.5 / (1 + (config.records_per_coefficient / constants.COARSE_GEOMETRY_RECORDS) ** 2)
+    growth, constant = growth * (1 - 0.8 * constant_weight), 0.0 if config.ranking else constant_weight**2
     shares |= {name: growth * shares[name] for name in ("columns", "moments") if name in shares}
-    constant = 0.0 if config.ranking else constant_weight**2
     if kind == "margin":
         shares["labels"] += 0.6 * constant
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
@@ -221,7 +210,7 @@ def _budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict
     if config.raw_target and kind != "margin":  # finding the unit is half of finding a constant
         shares["octaves"] += constants.COUNT_SHARE + 0.4 * shares["targets"] * constant_weight
     if bounds.ignored_rows:
-        mass = mass_share(size)
+        mass = planned_mass_share(size)
         shares = {name: (1 - mass) * share for name, share in shares.items()} | {"mass": mass}
     elif bounds.weighted_rows:
         shares["mass"] = constants.COUNT_SHARE
@@ -229,9 +218,9 @@ def _budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict
     return {name: factor * share for name, share in shares.items()}
 
 
-def _gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float]:
+def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float]:
     """Return how rounds share the rest: rough, fine and late ones, curvature, scores and the mean row."""
-    late, records, shares = 0.0, config.records, {}
+    late, records, shares = 0.0, config.records_per_coefficient, {}
     if bounds.n_features <= constants.MAX_WHITENED_COLUMNS:
         late = constants.LATE_SHARE * (records / (records + constants.LATE_RECORDS)) ** 2
     if config.inference:
@@ -249,21 +238,21 @@ def _gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float
             share = left * (1 - rough) * off / (off + 0.5 * math.sqrt(len(config.levels)))
             shares["mean row"] = share
             left -= share
-    if not constants.ROUNDS[loss_kind(bounds.loss)][0]:
+    if not constants.ROUNDS[fit_kind_of_loss(bounds.loss)][0]:
         rough = 0.0
     if rough:
         shares["rough gradients"] = rough * left
     return shares | {"gradients": (1 - rough) * left}
 
 
-def gradient_noise(config: FitConfig, terms: Mapping[str, NoiseTerm], bounds: LinearBounds) -> float:
+def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise], bounds: LinearBounds) -> float:
     """Return the noise of all fine and late gradients combined, per coordinate of the mean gradient of white rows.
 
     It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
     gradients. Levels of one target share half of their gradients.
     """
     each = math.sqrt(config.targets) * (config.fits / config.targets) ** 0.25
-    weight = 1.0 if loss_kind(bounds.loss) == "margin" else min(1.0, config.clip)
+    weight = 1.0 if fit_kind_of_loss(bounds.loss) == "margin" else min(1.0, config.clip)
     precision = 0.0
     for name, weighted in (("gradients", weight), ("late gradients", 1.0)):
         if name in terms:
@@ -272,11 +261,11 @@ def gradient_noise(config: FitConfig, terms: Mapping[str, NoiseTerm], bounds: Li
     return float(each * white_row_norm / math.sqrt(precision * config.fits) / bounds.n_samples)
 
 
-def _make_config(
+def _plan_fit_config(
     bounds: LinearBounds, mu: float, records: float, settings: Parameters, levels: Sequence[float], targets: int
 ) -> FitConfig:
     """Return clips that grow with the effective number of records per coefficient."""
-    kind, inference = loss_kind(bounds.loss), settings.get("inference", False)
+    kind, inference = fit_kind_of_loss(bounds.loss), settings.get("inference", False)
     if inference:
         check_whole_rows(bounds)
     clip, width = constants.CLIP[kind] * math.sqrt(1 + records / constants.CLIP_RECORDS), 1.0
@@ -286,9 +275,9 @@ def _make_config(
     if kind == "squares":
         width = constants.RESIDUAL_CLIP * (1 + records / constants.RESIDUAL_CLIP_RECORDS) ** 0.4
         width = max(width, constants.INFERENCE_RESIDUAL_CLIP) if inference else width
-    geometry_rows, early_rows = (None, None) if inference else _subset_sizes(bounds, mu)
+    geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
-        records=records,
+        records_per_coefficient=records,
         clip=clip,
         late_clip=constants.LATE_CLIP * math.sqrt(1 + records / constants.LATE_CLIP_RECORDS),
         width=width,
@@ -312,7 +301,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     norm at most 1.
     """
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
-    kind, fits, targets = loss_kind(bounds.loss), config.fits, config.targets
+    kind, fits, targets = fit_kind_of_loss(bounds.loss), config.fits, config.targets
     slope = config.width if kind == "squares" else float(bounds.loss.lipschitz)
     rough = fine = late = slope
     if kind == "quantile":
@@ -346,7 +335,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     }
 
 
-def _subset_sizes(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
+def _plan_subset_sizes(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
     """Return the number of rows that geometry and early gradients use; None for all of them.
 
     A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is added

@@ -6,7 +6,7 @@ mechanism on the rounded value, rounded afterwards. Which numbers can come out d
 floating point, added in floating point, betrays the value in the last bits of the sum.)
 
 Rounding moves two neighbouring values apart by at most ``g sqrt(d)`` more; calibrations pay for it with
-:func:`~dpconvex.privacy.calibration.released_scale`.
+:func:`~dpconvex.privacy.calibration.calibrated_release_scale`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpconvex.privacy.calibration import grid_of
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.certificate import NoiseTerm
+    from dpconvex.privacy.certificate import CertifiedNoise
 
 Seed = int | np.random.Generator | np.random.RandomState | None
 
@@ -45,7 +45,7 @@ TAIL_PROBABILITY = 1e-118
 _LARGEST = 2.0**1000
 
 
-def _secure_bytes() -> Callable[[int], bytes]:
+def _secure_noise_bytes() -> Callable[[int], bytes]:
     """Return OpenSSL's AES-256 generator, or the operating system's where Python has no OpenSSL.
 
     OpenSSL is seeded by the operating system, locks itself between threads, notices a fork and reseeds; it is about
@@ -68,7 +68,7 @@ class Words:
     """
 
     def __init__(self, generator: np.random.Generator | None = None) -> None:
-        self._bytes = _secure_bytes() if generator is None else generator.bytes
+        self._bytes = _secure_noise_bytes() if generator is None else generator.bytes
 
     def take(self, count: int) -> NDArray[np.uint64]:
         """Return `count` new words, which may be written to: compiled kernels need no second version."""
@@ -143,32 +143,32 @@ class NoiseSource:
         """Return ``g round(b / g)`` for an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2`` of it."""
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
-            return _times(_discrete_gaussian(std / grid, size), grid)
-        from dpconvex.privacy.noise.normal import rounded_normals
+            return _times(_discrete_gaussian_noise(std / grid, size), grid)
+        from dpconvex.privacy.noise.normal_and_laplace import rounded_normals
 
         return _times(rounded_normals(self.words, std / grid, size), grid)
 
     def l2_laplace(self, scale: float, size: int) -> Array:
         """Return ``g round(b / g)`` for an ideal b of density proportional to ``exp(-||b|| / scale)``."""
-        from dpconvex.privacy.noise.normal import rounded_l2_laplace
+        from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace
 
         grid = grid_of(scale)
         return _times(rounded_l2_laplace(self.words, scale / grid, size), grid)
 
     def add_gaussian(self, value: ArrayLike, std: float) -> Array:
         """Return ``value + N(0, std^2 I)``, both rounded to the grid."""
-        return _sum_on_grid(value, self.gaussian(std, np.size(value)), grid_of(std))
+        return _add_noise_on_grid(value, self.gaussian(std, np.size(value)), grid_of(std))
 
     def add_l2_laplace(self, value: ArrayLike, scale: float) -> Array:
         """Return ``value`` plus l2-Laplace noise, both rounded to the grid."""
-        return _sum_on_grid(value, self.l2_laplace(scale, np.size(value)), grid_of(scale))
+        return _add_noise_on_grid(value, self.l2_laplace(scale, np.size(value)), grid_of(scale))
 
-    def draw(self, term: NoiseTerm) -> Array:
+    def draw(self, term: CertifiedNoise) -> Array:
         """Return noise as a term of a certificate states it: its distribution, size and dimension."""
         law = self.gaussian if term.distribution == "gaussian" else self.l2_laplace
         return law(term.scale, term.dimension)
 
-    def add(self, value: ArrayLike, term: NoiseTerm) -> Array:
+    def add(self, value: ArrayLike, term: CertifiedNoise) -> Array:
         """Return ``value`` plus the noise that a term of a certificate states, both rounded to the grid."""
         law = self.add_gaussian if term.distribution == "gaussian" else self.add_l2_laplace
         return law(value, term.scale)
@@ -178,7 +178,7 @@ def _times(cells: NDArray[np.int64], grid: float) -> Array:
     return cells.astype(np.float64) * grid
 
 
-def _sum_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
+def _add_noise_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
     """Return value plus noise as multiples of the grid: the one place where they meet.
 
     Both are whole numbers of cells. Floating-point addition gives their exact sum up to 2^53 cells, and beyond it the
@@ -188,7 +188,7 @@ def _sum_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
     return (cells + on_grid(noise, grid).reshape(cells.shape)) * grid
 
 
-def _discrete_gaussian(std: float, size: int) -> NDArray[np.int64]:
+def _discrete_gaussian_noise(std: float, size: int) -> NDArray[np.int64]:
     """Return integers from opendp's exact sampler."""
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian

@@ -19,8 +19,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.engine.block_products import row_margins, transform_rows
-from dpconvex.engine.dense_rows import MemoryRows
+from dpconvex.engine.block_products import block_margins, transform_block
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.scores import ScoreBounds
@@ -36,7 +36,7 @@ POINTS = 2**40  # of a search range: a millionth of one that is a million times 
 _WORK = 2**22  # losses computed at a time
 
 
-class Choices:
+class ExponentialChoices:
     """Draws that a certificate allows for: so many uses, each of them epsilon-DP."""
 
     def __init__(self, epsilon: float, uses: int, noise: NoiseSource) -> None:
@@ -75,9 +75,9 @@ class Choices:
     def coefficients(
         self, objective: EmpiricalObjective, bounds: LinearBounds, candidates: Array, centre: Array, radius: float
     ) -> Array:
-        """Return one of some public or released coefficients, by their losses: see :func:`loss_scores`."""
-        scores = loss_scores(objective, bounds, candidates, centre, radius)
-        return np.array(candidates[self._draw(scores, loss_spread(bounds))])
+        """Return one of some public or released coefficients, by their losses: see :func:`exponential_loss_scores`."""
+        scores = exponential_loss_scores(objective, bounds, candidates, centre, radius)
+        return np.array(candidates[self._draw(scores, exponential_loss_spread(bounds))])
 
     def _draw(self, scores: NDArray[np.int64], spread: int, counts: NDArray[np.int64] | None = None) -> int:
         """Return an index, drawn with probability proportional to ``counts exp(epsilon scores / spread)``."""
@@ -88,7 +88,7 @@ class Choices:
         return choose_index(self._noise.words, -scores, self._epsilon / spread, counts)
 
 
-def loss_spread(bounds: LinearBounds) -> int:
+def exponential_loss_spread(bounds: LinearBounds) -> int:
     r"""Return by how many steps one record can move the loss scores of two coefficients apart.
 
     A record's whole score lies within G of 0: ``|loss(w) - loss(centre)| <= L ||w - centre|| <= L R``, weights at most
@@ -97,7 +97,7 @@ def loss_spread(bounds: LinearBounds) -> int:
     return 2 * bounds.changed_records * SCORE_GRID
 
 
-def loss_scores(
+def exponential_loss_scores(
     objective: EmpiricalObjective, bounds: LinearBounds, candidates: Array, centre: Array, radius: float
 ) -> NDArray[np.int64]:
     r"""Return the whole score of every candidate w within R of a centre c: private.
@@ -114,8 +114,8 @@ def loss_scores(
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         # Row by row: a product of matrices would round a record's score by how many others there are.
-        here = objective.loss.value(targets[part], row_margins(rows[part], centre))[:, None]
-        margins = transform_rows(rows[part], candidates.T)
+        here = objective.loss.value(targets[part], block_margins(rows[part], centre))[:, None]
+        margins = transform_block(rows[part], candidates.T)
         there = objective.loss.value(targets[part][:, None], margins)
         shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
         # Within G whatever rounding or overflow did: the sensitivity rests on this line.
@@ -124,7 +124,7 @@ def loss_scores(
     return scores
 
 
-def repeat_and_select(
+def repeat_and_choose(
     run: Callable[[int], tuple[Run, int]], candidates: int, mean_repeats: float, std: float, noise: NoiseSource
 ) -> Run:
     """Return the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
@@ -133,7 +133,7 @@ def repeat_and_select(
     in units of a score's sensitivity.
     """
     shown, best = -math.inf, None
-    for _ in range(_draw_geometric(noise, mean_repeats)):
+    for _ in range(_draw_choice_repeats(noise, mean_repeats)):
         found, steps = run(noise.words.below(candidates))
         score = float(noise.add_gaussian(np.array([steps / SCORE_GRID]), std)[0])
         if best is None or score > shown:
@@ -142,7 +142,7 @@ def repeat_and_select(
     return best
 
 
-def _draw_geometric(noise: NoiseSource, mean: float) -> int:
+def _draw_choice_repeats(noise: NoiseSource, mean: float) -> int:
     """Return the number of tries up to the first success, each of probability ``1 / mean`` exactly."""
     per, outcomes = mean.as_integer_ratio()
     tries = 1

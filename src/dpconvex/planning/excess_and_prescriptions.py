@@ -27,11 +27,11 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 
-from dpconvex.fit.config import FitConfig, gradient_noise, level_of_loss, loss_kind
 from dpconvex.fit.constants import FINE_WIDTH
+from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_gradient_noise, planned_quantile_level
 from dpconvex.losses import Huber, Pinball
 from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
-from dpconvex.privacy.certificate import NoiseTerm, Parameters, calibrate
+from dpconvex.privacy.certificate import CertifiedNoise, Parameters, calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
@@ -69,26 +69,15 @@ _FEW_RECORDS = {"quantile": (40.0, 0.4, 7.0), "squares": (29.0, 0.48, 4.0), "mar
 
 @dataclass(frozen=True)
 class Prescription:
-    """Public parameters of a mechanism, and the excess risk that is predicted for them or bounded by a theorem.
+    """Public parameters of a mechanism, and the excess risk that is predicted for them or bounded by a theorem."""
 
-    Attributes
-    ----------
-    alpha, bandwidth : float
-        Penalty and bandwidth in mapped units; a bandwidth of 0 smooths nothing.
-    excess_risk : float
-        Predicted excess risk: relative to the optimal risk for residual losses, in units of the loss for others.
-    level : float or None
-        Level of the pinball loss that is smoothed. Smoothing pushes the fitted quantile away from the median, so a
-        level nearer 1/2 is right on average where the bandwidth must be wide.
-    """
-
-    alpha: float
-    excess_risk: float
-    bandwidth: float = 0.0
-    level: float | None = None
+    alpha: float  # penalty, in mapped units
+    excess_risk: float  # relative to the optimal risk for residual losses, in units of the loss for others
+    bandwidth: float = 0.0  # in mapped units; 0 smooths nothing
+    level: float | None = None  # of the smoothed pinball loss: nearer 1/2 where a wide bandwidth moves the quantile
 
 
-def pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
+def pinball_excess_reference(quantile: float, mean: Array, variance: Array) -> Array:
     """Return the expected pinball loss of a normal residual."""
     std = np.sqrt(variance)
     t = mean / std
@@ -116,18 +105,10 @@ def quantile_excess(
     quantile of ``level``, ``k2`` the kernel's second moment and ``e`` the variance of the prediction error itself,
     found by iteration: ``e = sum_j v_j (alpha^2 theta_j^2 + gradient_std^2 + sampling v_j) / (H_j + alpha)^2``.
     Smoothing moves the fitted quantile to ``z sqrt(s^2 + k2 h^2)``, and lowers the variance of slopes by
-    ``(2 / pi) arcsin(s^2 / (s^2 + k2 h^2))``, which is exact at the median of a normal kernel.
-
-    Parameters
-    ----------
-    quantile, dimension, feature_moment, residual_scales
-        The reference population: level, coefficients with the intercept, second moment of one feature, and ``s``.
-    sampling, alpha : float or array
-        Variance of the mean slope, ``quantile (1 - quantile) / n`` for n rows, 0 to leave it out; and penalty.
-    gradient_std, release_std : float or array
-        Standard deviation of the noise per coordinate of the MEAN gradient, and of each released coefficient.
-    bandwidth, kernel, level
-        Of the smoothing; ``level`` is that of the loss that is smoothed, ``quantile`` by default.
+    ``(2 / pi) arcsin(s^2 / (s^2 + k2 h^2))``, which is exact at the median of a normal kernel. ``sampling`` is the
+    variance of the mean slope, ``quantile (1 - quantile) / n`` for n rows or 0 to leave it out; the noise has
+    ``gradient_std`` per coordinate of the MEAN gradient and ``release_std`` per released coefficient; ``level`` is that
+    of the loss that is smoothed, ``quantile`` by default.
     """
     width, penalty, noise, s, smoothed, release = np.broadcast_arrays(
         bandwidth, alpha, gradient_std, residual_scales, quantile if level is None else level, release_std
@@ -146,7 +127,7 @@ def quantile_excess(
     # This noise comes after solving, so it does not flatten the objective at the minimiser.
     error = error + (1 + (dimension - 1) * v) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
-    return np.asarray(pinball_risk(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1)
+    return np.asarray(pinball_excess_reference(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1)
 
 
 def mean_excess(excess: Array) -> Array:
@@ -165,7 +146,7 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit) * unit:.3g}")
 
 
-def noise_stds(
+def prescription_noise_stds(
     mechanism: str, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters | None = None
 ) -> tuple[float, float]:
     """Return the noise per coordinate of the sum of gradients and of the coefficients; infinite where none suffices."""
@@ -187,16 +168,12 @@ def objective_prescription(
 ) -> Prescription:
     """Return the penalty, bandwidth and level with the smallest predicted risk for objective perturbation.
 
-    They are rounded to three digits, so that a certificate can be read.
-
     Parameters
     ----------
     quantile, kernel : float, Kernel
         The loss to be smoothed.
-    bounds : LinearBounds
-        Public facts; ``loss`` and ``alpha`` in it are ignored.
-    guarantee : PureDP or ApproxDP
-        Budget.
+    bounds, guarantee : LinearBounds, PureDP or ApproxDP
+        Public facts, of which ``loss`` and ``alpha`` are ignored, and the budget.
     alpha, bandwidth : float, optional
         Fixed by the user, in mapped units; a fixed bandwidth also fixes the level at ``quantile``.
     """
@@ -213,7 +190,9 @@ def objective_prescription(
     def stds_at(ratios: Array) -> Array:
         """Return both kinds of noise at each curvature ratio; that of coefficients for a bandwidth of 1."""
         alphas = curvature / (n * ratios)
-        return np.array([noise_stds("objective", replace(plain, alpha=float(a)), guarantee) for a in alphas])
+        return np.array(
+            [prescription_noise_stds("objective", replace(plain, alpha=float(a)), guarantee) for a in alphas]
+        )
 
     if alpha is None:
         # A grid of curvature ratios: the noise depends on alpha and bandwidth through their product only.
@@ -228,11 +207,7 @@ def objective_prescription(
         stds = stds_at(curvature / (n * alpha * widths))
         noises, releases = stds[:, :1] / n, widths[:, None] * stds[:, 1:]
     usable = np.isfinite(noises)
-    if not usable.any():
-        raise ValueError(
-            "No bandwidth fits this alpha: the curvature of the smoothed loss costs more than epsilon. "
-            "Use a larger alpha or bandwidth, or leave them to None."
-        )
+    require_usable_prescription(bool(usable.any()), "bandwidth fits this alpha")
     noise, release = (np.where(usable, each, 1.0)[..., None, None] * slopes[:, None] for each in (noises, releases))
     excess = quantile_excess(
         quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, alpha=alphas[..., None, None],
@@ -247,6 +222,15 @@ def objective_prescription(
         bandwidth=rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
         level=round(float(levels[k]), _LEVEL_DIGITS),
     )
+
+
+def require_usable_prescription(found: bool, what: str) -> None:
+    """Raise unless objective perturbation has noise for one of the penalties and bandwidths that were tried."""
+    if not found:
+        raise ValueError(
+            f"No {what}: the curvature of the smoothed loss costs more than epsilon. Use a larger alpha or bandwidth, "
+            "or leave them to None."
+        )
 
 
 def may_be_level(level: float, quantile: float) -> bool:
@@ -296,10 +280,8 @@ def linear_preset(bounds: LinearBounds, guarantee: Guarantee, radius: float) -> 
 
     Parameters
     ----------
-    bounds : LinearBounds
-        Public facts of any linear model; ``alpha`` in it is ignored.
-    guarantee : PureDP, ApproxDP or GaussianDP
-        Budget.
+    bounds, guarantee : LinearBounds, PureDP, ApproxDP or GaussianDP
+        Public facts of any linear model, of which ``alpha`` is ignored, and the budget.
     radius : float
         Public norm of the coefficients to compete with.
 
@@ -322,10 +304,7 @@ def linear_preset(bounds: LinearBounds, guarantee: Guarantee, radius: float) -> 
 
 
 def output_squares_excess(bounds: LinearBounds, guarantee: Guarantee, moment: float, scales: Array) -> Array:
-    """Return the relative excess squared error of output perturbation, at each residual scale.
-
-    A ridge penalty's bias and the released noise, for coefficients of equal squares that sum to 1.
-    """
+    """Return the relative excess squared error of output perturbation, at each residual scale."""
     bounds = replace(bounds, loss=Huber(_HUBER_WIDTH))
     alpha = linear_preset(bounds, guarantee, radius=1.0).alpha
     (std,) = _release_stds(bounds, guarantee, np.array([alpha]))
@@ -338,13 +317,10 @@ def output_squares_excess(bounds: LinearBounds, guarantee: Guarantee, moment: fl
 def classifier_prescription(
     mechanism: str, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters, alpha: float | None = None
 ) -> Prescription:
-    """Return the penalty of objective or output perturbation of a smooth margin loss with the smallest predicted risk.
-
-    ``alpha`` is fixed by the user or None, and ``parameters`` are the mechanism's public ones.
-    """
+    """Return the penalty of smallest predicted risk for objective or output perturbation of a smooth margin loss."""
     alphas = _CLASSIFIER_ALPHAS if alpha is None else np.array([alpha])
     facts = [replace(bounds, alpha=float(each)) for each in alphas]
-    sums, releases = np.array([noise_stds(mechanism, each, guarantee, parameters) for each in facts]).T
+    sums, releases = np.array([prescription_noise_stds(mechanism, each, guarantee, parameters) for each in facts]).T
     risks = penalised_excess(bounds, alphas, sums / bounds.n_samples, releases)
     best = int(np.argmin(risks))
     if not math.isfinite(risks[best]):
@@ -390,7 +366,7 @@ def penalised_excess(
 def descent_excess(
     bounds: LinearBounds,
     config: FitConfig,
-    terms: Mapping[str, NoiseTerm],
+    terms: Mapping[str, CertifiedNoise],
     feature_moment: float = 1 / SPREAD,
     residual_scales: Array = RESIDUAL_SCALES,
     level: float | None = None,
@@ -402,8 +378,8 @@ def descent_excess(
     excess at each residual scale; ``level`` is one of several quantile levels. ``intercept`` is the mean of the best
     margins.
     """
-    kind, n, size = loss_kind(bounds.loss), bounds.n_samples, bounds.dimension
-    noise = gradient_noise(config, terms, bounds)
+    kind, n, size = fit_kind_of_loss(bounds.loss), bounds.n_samples, bounds.dimension
+    noise = planned_gradient_noise(config, terms, bounds)
     if kind == "margin":
         constant = np.asarray(logistic_constant_excess(intercept))
         alone: Array | float = logistic_excess(n, bounds.n_features, 1.0, gradient_std=noise, intercept=intercept)
@@ -411,7 +387,7 @@ def descent_excess(
         constant = feature_moment * bounds.n_features / size / residual_scales**2
         alone = size * noise**2 + size / n
     else:
-        level = level_of_loss(bounds.loss) if level is None else level
+        level = planned_quantile_level(bounds.loss) if level is None else level
         constant = quantile_constant_excess(size, feature_moment, residual_scales)
         squares, widths = residual_scales**2, FINE_WIDTH * residual_scales
         # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
@@ -421,7 +397,7 @@ def descent_excess(
             level, size, 1.0, residual_scales, sampling=sampling, gradient_std=noise, bandwidth=widths
         )
     half, growth, steepness = _FEW_RECORDS[kind]
-    enough = max(config.records * size / (half * size**growth), 1e-6)
+    enough = max(config.records_per_coefficient * size / (half * size**growth), 1e-6)
     total = np.maximum(alone + constant / enough**steepness, 1e-300)
     return np.asarray(constant / np.hypot(1.0, constant / total)), constant
 
@@ -437,7 +413,8 @@ def logistic_constant_excess(intercept: float = 1.0) -> float:
 
     Examples
     --------
-    >>> round(logistic_constant_excess(), 2), round(logistic_constant_excess(intercept_for(0.03)), 2)
+    >>> rare = logistic_excess_intercept(0.03)
+    >>> round(logistic_constant_excess(), 2), round(logistic_constant_excess(rare), 2)
     (0.14, 0.03)
     """
     best = expit(intercept + _MARGINS)
@@ -474,7 +451,7 @@ def logistic_excess(
     """
     v = spread**2
     best = expit(intercept + _MARGINS)
-    a0, a1 = _shrunk_margins(alpha, MARGIN_VARIANCE / v, intercept)
+    a0, a1 = _logistic_excess_shrinkage(alpha, MARGIN_VARIANCE / v, intercept)
     predicted = expit(a0 + a1 * _MARGINS)
     curvature = float(_WEIGHTS @ (predicted * (1 - predicted)))
     slopes = float(_WEIGHTS @ (best * (1 - best) + (predicted - best) ** 2)) / n_samples
@@ -488,14 +465,8 @@ def logistic_excess(
     return float(_WEIGHTS @ (loss - entropy[:, None]) @ _WEIGHTS)
 
 
-def intercept_for(share: float) -> float:
-    """Return the mean of the best margins for which this share of labels is positive, by bisection.
-
-    Examples
-    --------
-    >>> abs(intercept_for(0.5)) < 1e-6
-    True
-    """
+def logistic_excess_intercept(share: float) -> float:
+    """Return the mean of the best margins for which this share of labels is positive, by bisection."""
     low, high = -40.0, 40.0
     while high - low > 1e-12:
         middle = (low + high) / 2
@@ -504,7 +475,7 @@ def intercept_for(share: float) -> float:
     return (low + high) / 2
 
 
-def _shrunk_margins(alpha: float, squared_norm: float, intercept: float) -> tuple[float, float]:
+def _logistic_excess_shrinkage(alpha: float, squared_norm: float, intercept: float) -> tuple[float, float]:
     """Solve for the factors by which the penalty shrinks intercept and coefficients, by damped Newton steps."""
     if alpha == 0:
         return intercept, 1.0

@@ -45,7 +45,7 @@ def gaussian_guarantee(certificate: Certificate) -> GaussianDP | None:
 
 
 @dataclass(frozen=True)
-class Uncertainty:
+class CoefficientUncertainty:
     """Standard deviation of the noise in each coefficient, or an upper bound of its root mean square; user's units."""
 
     intercept: float | None
@@ -53,7 +53,7 @@ class Uncertainty:
     exact: bool  # standard deviations rather than bounds
 
 
-def coefficient_uncertainty(model: Fitted) -> Uncertainty | None:
+def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     r"""Return the effect of the certificate's noise on the coefficients, or None where it depends on the data.
 
     Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:
@@ -62,7 +62,7 @@ def coefficient_uncertainty(model: Fitted) -> Uncertainty | None:
     not released.
     """
     certificate = model.certificate_
-    row_map = _row_map(model)
+    row_map = _coefficient_row_map(model)
     if row_map is None:
         return None
     bounds, noise = certificate.bounds, certificate.noise
@@ -81,7 +81,7 @@ def coefficient_uncertainty(model: Fitted) -> Uncertainty | None:
     intercept = None
     if row_map.fit_intercept:
         intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
-    return Uncertainty(intercept, coef, exact)
+    return CoefficientUncertainty(intercept, coef, exact)
 
 
 def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
@@ -96,7 +96,7 @@ def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
     return ends.reshape(-1, ends.shape[-2], 2)
 
 
-def _row_map(model: Fitted) -> RowMap | None:
+def _coefficient_row_map(model: Fitted) -> RowMap | None:
     certificate: Certificate = model.certificate_
     bounds, parameters = certificate.bounds, certificate.parameters
     if not hasattr(bounds, "row_norm") or "feature_bounds" not in parameters:
@@ -118,7 +118,7 @@ def feature_names(model: Fitted) -> list[str]:
     return names or [f"{letter}{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
 
 
-def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
+def coefficient_column_bounds(model: Fitted) -> tuple[Array, Array] | None:
     """Return the public bounds of the columns."""
     pair = model.certificate_.parameters.get("feature_bounds")
     if pair is None:
@@ -128,7 +128,7 @@ def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
     return low, high
 
 
-def value_heading(model: Fitted) -> str:
+def coefficient_heading(model: Fitted) -> str:
     """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
     labels: Sequence[object] = getattr(model, "classes_", ())
     if len(labels) != 2:
@@ -144,11 +144,11 @@ def value_heading(model: Fitted) -> str:
     return heading if heading.isprintable() else repr(heading)
 
 
-def problem_names(model: Fitted) -> list[str]:
+def coefficient_problem_names(model: Fitted) -> list[str]:
     """Return one heading per vector of coefficients."""
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
-        return [value_heading(model)]
+        return [coefficient_heading(model)]
     if not hasattr(model, "classes_"):
         return [model._problem_name(number) for number in range(rows)]
     classes = [str(label) for label in model.classes_]

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.engine.block_products import row_margins, row_squares, transform_rows
+from dpconvex.engine.block_products import block_margins, block_row_squares, transform_block
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.engine.threads import scratch
+from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
 
 UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
@@ -39,11 +39,11 @@ class Coordinates:
     constant_norm: float = 1.0
 
     @cached_property
-    def norm_upper_bound(self) -> NormUpperBound | None:
+    def norm_upper_bound(self) -> RowNormBound | None:
         """The bound that stands for norms; None where there is none that saves time."""
         if not self.norm_slack or self.matrix.ndim == 1:
             return None
-        return norm_upper_bound(self.matrix, self.lead, self.norm_slack)
+        return row_norm_bound(self.matrix, self.lead, self.norm_slack)
 
     @cached_property
     def diagonal(self) -> Array | None:
@@ -65,10 +65,10 @@ class Coordinates:
 
     def transform(self, block: Array) -> Array:
         """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
-        placed = scratch(*block.shape)
+        placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
-        return transform_rows(block, self._columns, placed)
+        return transform_block(block, self._columns, placed)
 
     def norms(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
@@ -77,7 +77,7 @@ class Coordinates:
         if self.diagonal is None:
             return row_norms(self.transform(block), 0.0 if self.lead else self.constant_norm)
         slopes = self.diagonal[self.lead :]
-        squares = _scaled_squares(block, self.lead, np.zeros(slopes.size), slopes)
+        squares = _scaled_row_squares(block, self.lead, np.zeros(slopes.size), slopes)
         constant = self.constant if self.lead else self.constant_norm
         return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * _round_up(block.shape[1]))
 
@@ -107,7 +107,7 @@ class RowNorms:
 
 def row_norms(rows: Array, constant: float = 0.0) -> Array:
     """Return ``sqrt(constant^2 + ||u||^2)`` of transformed rows, rounded up."""
-    squares = constant**2 + row_squares(rows) + UNDERFLOW
+    squares = constant**2 + block_row_squares(rows) + UNDERFLOW
     return np.asarray(np.sqrt(squares) * _round_up(rows.shape[1]))
 
 
@@ -121,16 +121,16 @@ def _round_up(dimension: int) -> float:
     return 1 + 8 * dimension * 2.0**-52
 
 
-def _scaled_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:
+def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:
     """Return ``||scale (x - centre)||^2`` of rows ``(1, x)`` or ``x``."""
-    from dpconvex.engine.dense_kernels import scaled_squared_norms
+    from dpconvex.engine.dense_kernels import scaled_dense_norms
 
     squares = np.empty(len(block))
-    scaled_squared_norms(block, lead, centre, scale, squares)
+    scaled_dense_norms(block, lead, centre, scale, squares)
     return squares
 
 
-def cancellation(matrix: Array) -> float:
+def coordinate_cancellation(matrix: Array) -> float:
     """Bound ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to.
 
     For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the positive v (Collatz and
@@ -148,7 +148,7 @@ def cancellation(matrix: Array) -> float:
 
 
 @dataclass(frozen=True)
-class NormUpperBound:
+class RowNormBound:
     r"""An upper bound of the norms of rows ``(1, x)`` or ``x`` by few products.
 
     It saves a quarter of the time of a default fit of 1,000,000 x 50 numbers, and half of one of 100,000 x 500.
@@ -174,19 +174,19 @@ class NormUpperBound:
 
     def norms(self, block: Array, lead: int) -> Array:
         """Return bounds on the norms of mapped rows."""
-        squares = _scaled_squares(block, lead, self.centre, self.column_scale)
+        squares = _scaled_row_squares(block, lead, self.centre, self.column_scale)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which may be private.
             columns = np.zeros((block.shape[1], self.factors.size))  # whole rows, of which the constant is left out
             columns[lead:] = (self.directions * self.column_scale).T
-            moved = transform_rows(block, columns)
+            moved = transform_block(block, columns)
             moved -= self.directions @ (self.column_scale * self.centre)
             # A difference of rounded numbers: what it may lose is within what bounds are raised by.
-            squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
+            squares = np.maximum(squares + block_margins(moved**2, self.factors), 0.0)
         return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * (1 + _ROUNDING))
 
 
-def norm_upper_bound(matrix: Array, lead: int, slack: float) -> NormUpperBound | None:
+def row_norm_bound(matrix: Array, lead: int, slack: float) -> RowNormBound | None:
     """Return a bound that exceeds the root mean square norm of white rows by at most the slack; None if none pays.
 
     Everything here is post-processing of the released matrix. None is returned where rounding could use up more than a
@@ -202,7 +202,7 @@ def norm_upper_bound(matrix: Array, lead: int, slack: float) -> NormUpperBound |
         return None
     normal = inner / norms
     values, vectors = np.linalg.eigh(normal.T @ normal)
-    first, last, top = _bulk_of_eigenvalues(values, slack)
+    first, last, top = _bulk_of_row_eigenvalues(values, slack)
     # Decompositions err by some ulp of the trace; a bound must be one.
     margin = 1e-10 * size
     top = top * (1 + 1e-9) + margin
@@ -222,10 +222,10 @@ def norm_upper_bound(matrix: Array, lead: int, slack: float) -> NormUpperBound |
     if error > 0.1 * _ROUNDING:
         return None
     factors = (values[outside] + margin) / top - 1
-    return NormUpperBound(height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors)
+    return RowNormBound(height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors)
 
 
-def _bulk_of_eigenvalues(values: Array, slack: float) -> tuple[int, int, float]:
+def _bulk_of_row_eigenvalues(values: Array, slack: float) -> tuple[int, int, float]:
     """Return the longest run ``[first, last)`` of ascending eigenvalues that may all be taken for its largest.
 
     In white rows the square along an eigenvector has mean 1 / eigenvalue: taken for b it counts b / eigenvalue.

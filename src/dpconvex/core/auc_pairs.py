@@ -26,10 +26,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.core.queries import pack_symmetric, symmetric_entries, unpack_symmetric
-from dpconvex.core.records import row_norms, shorten_rows
-from dpconvex.core.release import Answers, finite_numbers, positive_number
-from dpconvex.engine.block_products import transform_rows
+from dpconvex.core.private_rows import PrivateAnswers, private_finite_numbers, private_positive_number
+from dpconvex.core.queries import pack_query_matrix, symmetric_entries, unpack_query_matrix
+from dpconvex.core.row_coordinates import row_norms, shorten_rows
+from dpconvex.engine.block_products import transform_block
 from dpconvex.engine.rows import Sums
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.certificate import Certificate
@@ -42,16 +42,16 @@ CLASS_WEIGHT = math.sqrt(3 / 8)
 _STEPS = 2**30  # of a person's weight, which its rows share
 
 
-class PrivateClasses:
+class PrivatePairs:
     """A handle on labelled rows without a constant, which a pairwise objective holds.
 
-    Privacy: as for :class:`~dpconvex.core.release.PrivateRows`; a record that changes its label replaces one row of one
+    Privacy: as for :class:`~dpconvex.core.private_rows.PrivateRows`; a record that changes its label replaces one row of one
     class by one of the other, so that every sum below moves by at most twice what a row adds.
     """
 
     def __init__(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource) -> None:
         self.bounds, self.terms = certificate.bounds, certificate.noise
-        self._rows, self._answers = objective, Answers(certificate.noise, noise)
+        self._rows, self._answers = objective, PrivateAnswers(certificate.noise, noise)
         self._lengths: tuple[bytes, Array] | None = None
 
     @property
@@ -80,7 +80,7 @@ class PrivateClasses:
         if self._lengths is None or self._lengths[0] != key:
 
             def length(block: Array) -> Array:
-                return row_norms(transform_rows(block - centre, matrix))
+                return row_norms(transform_block(block - centre, matrix))
 
             self._lengths = key, self._rows.each_row(length)
         below = float(np.count_nonzero(self._lengths[1] < float(point)))
@@ -95,11 +95,11 @@ class PrivateClasses:
         """
         term = self._answers.claim(name, ("vector",), self.bounds.n_features)
         centre, matrix = self._frame(centre, matrix)
-        radius = positive_number(radius) / term.record_bound
-        negative, positive = np.clip(finite_numbers(weights, 2), -1.0, 1.0)
+        radius = private_positive_number(radius) / term.record_bound
+        negative, positive = np.clip(private_finite_numbers(weights, 2), -1.0, 1.0)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            short = shorten_rows(transform_rows(block - centre, matrix), radius) * term.record_bound
+            short = shorten_rows(transform_block(block - centre, matrix), radius) * term.record_bound
             return (np.where(y > 0, positive, negative) @ short,)
 
         (total,) = self._rows.sum(part)
@@ -109,22 +109,22 @@ class PrivateClasses:
         """Return ``sum_i u_i u_i^T`` plus noise, u rows less the centre in units of the radius, no longer than 1."""
         size = self.bounds.n_features
         term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
-        point, radius = finite_numbers(centre, size), positive_number(radius)
+        point, radius = private_finite_numbers(centre, size), private_positive_number(radius)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             short = shorten_rows(block - point, radius)
             return (short.T @ short,)
 
         (total,) = self._rows.sum(part)
-        packed = self._answers.release(term, pack_symmetric(np.asarray(total)))
-        return unpack_symmetric(packed, size)
+        packed = self._answers.release(term, pack_query_matrix(np.asarray(total)))
+        return unpack_query_matrix(packed, size)
 
     def _frame(self, centre: ArrayLike, matrix: ArrayLike) -> tuple[Array, Array]:
         size = self.bounds.n_features
-        square = finite_numbers(matrix)
+        square = private_finite_numbers(matrix)
         if square.shape != (size, size):
             raise ValueError("The question needs a square matrix of all columns.")
-        return finite_numbers(centre, size), np.ascontiguousarray(square.T)
+        return private_finite_numbers(centre, size), np.ascontiguousarray(square.T)
 
 
 def pair_sensitivity(n_samples: int) -> float:
@@ -132,7 +132,7 @@ def pair_sensitivity(n_samples: int) -> float:
     return 1.0 + n_samples * 2.0**-50
 
 
-def twice_in_order(positive: Array, negative: Array) -> int:
+def twice_ordered_pairs(positive: Array, negative: Array) -> int:
     """Return twice the number of pairs in the right order, ties counted half."""
     ordered = np.sort(negative)
     below = int(np.searchsorted(ordered, positive, side="left").sum())
@@ -145,7 +145,7 @@ def pair_statistic(ranked: Array, labels: Array) -> Array:
     ``labels`` are 1 for positive and 0 for negative rows; rows with any other label are ignored.
     """
     positive, negative = ranked[labels == 1], ranked[labels == 0]
-    twice = twice_in_order(positive, negative) - len(positive) * len(negative)
+    twice = twice_ordered_pairs(positive, negative) - len(positive) * len(negative)
     counts = CLASS_WEIGHT * len(positive), CLASS_WEIGHT * len(negative)
     return np.array([twice / (2 * max(1, len(ranked) - 1)), *counts])
 
@@ -159,14 +159,14 @@ def pair_statistic_of_people(
     """
     is_positive, valid = labels == 1, (labels == 1) | (labels == 0)
     steps = np.where(valid, np.floor(shares * _STEPS), 0).astype(np.int64)
-    every = _order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
-    twice = every - _order_sums(ranked, is_positive, steps, people)
+    every = _pair_order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
+    twice = every - _pair_order_sums(ranked, is_positive, steps, people)
     counts = (int(steps[label].sum()) / _STEPS for label in (is_positive, ~is_positive))
     whole = 2 * max(1, count - 1) * _STEPS**2
     return np.array([twice / whole, *(CLASS_WEIGHT * each for each in counts)])
 
 
-def _order_sums(
+def _pair_order_sums(
     ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], people: NDArray[np.int64]
 ) -> int:
     """Return the weights of pairs in the right order less those in the wrong one, of rows of the same person."""

@@ -17,19 +17,19 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import row_margins
+from dpconvex.engine.block_products import block_margins
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Partial, RawRows, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
 from dpconvex.engine.summation import (
     RUNS,
-    accumulate,
-    additions_in_memory,
     block_rows,
+    pairwise_summation,
     part_indices,
     spans,
     spread_indices,
+    summation_additions,
 )
-from dpconvex.engine.threads import available_cores, borrowed, in_threads, single_threaded_blas
+from dpconvex.engine.threads import available_cores, borrow_thread_array, in_threads, single_threaded_blas
 from dpconvex.types import Array
 
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and cached
@@ -41,7 +41,7 @@ _TARGET_BLOCK = 1 << 17  # targets that are read at a time
 Block = tuple[Array, Array, Array]
 
 
-class _Exposed:
+class _WritableMemory:
     """The memory of an array, said to be writable."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
@@ -50,16 +50,16 @@ class _Exposed:
         self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
-def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def writable_memory_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array of numbers as one of the type of writable arrays, without a copy.
 
     For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
     seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
     """
-    return array if array.flags.writeable else np.asarray(_Exposed(array))
+    return array if array.flags.writeable else np.asarray(_WritableMemory(array))
 
 
-def native_floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def floats_in_memory(values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return numbers as float32 or float64 of this machine; copied only if they are not."""
     raw = np.asarray(values)
     if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
@@ -150,10 +150,10 @@ class MemoryRows:
         self._caching = threading.Lock()
 
     def _as_raw(self, X: npt.ArrayLike, cache: bool) -> RawRows:
-        raw = native_floats(X)
+        raw = floats_in_memory(X)
         if cache and raw.ndim == 2 and raw.flags.f_contiguous and raw.nbytes <= ROW_MAJOR_BYTES:
             raw = np.ascontiguousarray(raw)
-        return writable_view(raw)
+        return writable_memory_view(raw)
 
     def _divide(self, most_cached: int) -> None:
         """Decide on blocks, and whether so many bytes are few enough to cache them."""
@@ -194,7 +194,7 @@ class MemoryRows:
     @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
-        return additions_in_memory(self.n_rows, self.dim)
+        return summation_additions(self.n_rows, self.dim)
 
     @cached_property
     def mean_target_size(self) -> float:
@@ -251,7 +251,7 @@ class MemoryRows:
 
         if self._blocks == 1:
             return next(parts((0, 1)))
-        return self.sum_runs(lambda span: accumulate(parts(span)))
+        return self.sum_runs(lambda span: pairwise_summation(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins ``z_i = x~_i . theta``.
@@ -262,11 +262,11 @@ class MemoryRows:
         """
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            multiples, *extra = function(y, row_margins(block, theta), w)
+            multiples, *extra = function(y, block_margins(block, theta), w)
             return multiples @ block, *extra
 
         def weighted(block: Array, y: Array, w: Array, v: Array) -> Sums:
-            multiples, *extra = function(y, row_margins(block, theta), w)
+            multiples, *extra = function(y, block_margins(block, theta), w)
             return (multiples * v) @ block, *extra
 
         return self.sum_weighted(weighted) if self.has_row_weights and self.own_weights else self.sum(part)
@@ -274,7 +274,7 @@ class MemoryRows:
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = RUNS) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
         with single_threaded_blas():
-            return tuple(accumulate(in_threads(run, spans(self._blocks, most), self.threads)))
+            return tuple(pairwise_summation(in_threads(run, spans(self._blocks, most), self.threads)))
 
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over targets, given weights and row weights; the rows themselves are not read.
@@ -286,7 +286,7 @@ class MemoryRows:
             return function(self.targets[rows], self._given(rows), self._counted(rows))
 
         with single_threaded_blas():
-            return tuple(accumulate(in_threads(part, self._target_blocks(), self.threads)))
+            return tuple(pairwise_summation(in_threads(part, self._target_blocks(), self.threads)))
 
     def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
         """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
@@ -370,7 +370,7 @@ class MemoryRows:
 
     def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        return self.reweighted(lambda block, w: row_margins(block, theta))
+        return self.reweighted(lambda block, w: block_margins(block, theta))
 
     # Some of the rows.
 
@@ -464,7 +464,7 @@ class MemoryRows:
 
     def _mapped(self, first: int, last: int) -> Iterator[Block]:
         """Yield blocks of mapped rows, to be used before the next one is asked for."""
-        with nullcontext() if self.small else borrowed(self.block_rows * (self.dim + 1)) as buffer:
+        with nullcontext() if self.small else borrow_thread_array(self.block_rows * (self.dim + 1)) as buffer:
             for index in range(first, last):
                 rows = self._span((index, index + 1))
                 block, weights = self._cached_blocks()[index] if self.small else self._map(rows, buffer)
@@ -487,14 +487,14 @@ class MemoryRows:
 
     def _map(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
         """Return some mapped rows and the weights of the row map, in this buffer or in a new array."""
-        from dpconvex.engine.dense_kernels import map_rows
+        from dpconvex.engine.dense_kernels import map_dense_rows
 
         count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)
         size = count * self.dim
         buffer = np.empty(size + count) if buffer is None else buffer
         block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
-        map_rows(
+        map_dense_rows(
             self._raw.T if self._by_columns else self._raw,
             self._indices_of(rows),
             *self.bounds_and_scales,

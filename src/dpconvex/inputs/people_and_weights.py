@@ -14,19 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import check_count, check_number, parameter_error
-from dpconvex.engine.dask.partitions import is_partitioned, numbers_or_missing
-from dpconvex.engine.row_weights import (
-    NOBODY,
-    RowWeights,
-    Tags,
-    equal_person_weights,
-    exact_values,
-    limit_rows_per_person,
-    person_tags,
-    round_to_grid,
-)
-from dpconvex.inputs.settings import LARGEST, Label, Model, ignores_invalid
+from dpconvex.checks import check_count, check_number, data_error, parameter_error
+from dpconvex.engine.dask.partitions import is_partitioned, partition_numbers
+from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
+from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
+from dpconvex.inputs.settings import LARGEST, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.robust import TiltedBounds
 from dpconvex.privacy.rounding_errors import most_summed_rows
@@ -36,7 +28,7 @@ PERSON_WEIGHTS = ("equal", "rows")
 
 
 @dataclass(frozen=True)
-class PrivacyUnit:
+class PersonUnit:
     """Number of records and the meaning of one: public facts."""
 
     count: int  # rows; people, if their rows share one weight; or people times rows_each
@@ -45,12 +37,12 @@ class PrivacyUnit:
     weighted: bool = False  # whether a row may count less than a whole one
 
     @classmethod
-    def stated_by(cls, bounds: Bounds) -> PrivacyUnit:
+    def stated_by(cls, bounds: Bounds) -> PersonUnit:
         """Return the unit that bounds are about."""
         return cls(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows)
 
     @classmethod
-    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PrivacyUnit:
+    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PersonUnit:
         """Return the unit of a fit: `count` rows, or people with groups, by the estimator's settings."""
         owner = type(model).__name__
         each = check_count("rows_per_person", owner, getattr(model, "rows_per_person", 1), 1)
@@ -116,7 +108,7 @@ def split_people(X: Any, groups: object) -> tuple[Any, Any]:
 
 def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> RowWeights:
     """Return ``1 / m`` for each of a person's m rows, and 0, without an error, for rows that name nobody."""
-    tags = _read_tags(groups, X, owner)
+    tags = _read_person_tags(groups, X, owner)
     count, shares = equal_person_weights(tags)
     return RowWeights(shares, count, tags)
 
@@ -129,21 +121,20 @@ def person_indices(tags: Tags) -> npt.NDArray[np.int64]:
 
 def read_row_weights(
     model: Model, X: Any, sample_weight: object, groups: object
-) -> tuple[PrivacyUnit, RowWeights | None]:
+) -> tuple[PersonUnit, RowWeights | None]:
     """Return the privacy unit and the weights of rows, after all checks of weights and identifiers.
 
-    ``X`` is an array or a DaskTable, ``sample_weight`` has one number between 0 and 1 per row and ``groups`` one
-    identifier per row, both as arrays, Dask collections or None. Of collections 16 bytes per row are kept in memory.
-    Weights are not rounded yet (`round_row_weights`), and None where every row is a whole record.
+    Weights are not rounded yet (`round_row_weights`), and None where every row is a whole record. Of Dask collections
+    16 bytes per row are kept in memory.
 
     Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
     """
-    owner, ignored, n_rows = f"{type(model).__name__}.fit", ignores_invalid(model), X.shape[0]
+    owner, ignored, n_rows = f"{type(model).__name__}.fit", invalid_rows_setting(model), X.shape[0]
     weights = None if sample_weight is None else _read_sample_weight(sample_weight, X, owner, ignored)
     if groups is None:
-        unit = PrivacyUnit.of(model, n_rows, False, weights is not None)
+        unit = PersonUnit.of(model, n_rows, False, weights is not None)
         return unit, None if weights is None else RowWeights(weights, unit.count)
-    tags = _read_tags(groups, X, owner)
+    tags = _read_person_tags(groups, X, owner)
     if not ignored and (tags == NOBODY).any():
         raise ValueError(
             f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead, or "
@@ -151,28 +142,26 @@ def read_row_weights(
             "or use invalid_rows='ignore', which gives them weight 0."
         )
     count, shares = equal_person_weights(tags)
-    unit = PrivacyUnit.of(model, max(1, count), True, weights is not None)
+    unit = PersonUnit.of(model, max(1, count), True, weights is not None)
     if not unit.people:
-        shares = limit_rows_per_person(tags, unit.rows_each)
+        shares = weights_limiting_rows(tags, unit.rows_each)
     return unit, RowWeights(shares if weights is None else shares * weights, unit.count, tags)
 
 
 def round_row_weights(weights: RowWeights | None, bounds: Bounds, factors: Array | None = None) -> RowWeights | None:
     """Return weights, times further factors in [0, 1], rounded for a certified number of records; None for ones."""
-    if weights is None and factors is None:
-        return None
+    if factors is not None:
+        values = factors if weights is None else weights.values * factors
+        weights = RowWeights(values, values.size) if weights is None else replace(weights, values=values)
     if weights is None:
-        assert factors is not None
-        weights = RowWeights(factors, factors.size)
-    elif factors is not None:
-        weights = replace(weights, values=weights.values * factors)
+        return None
     if isinstance(bounds, TiltedBounds):  # which count nothing, and whose people's weights sum to 1
         return weights
     most = most_summed_rows(bounds.n_samples, bounds.neighbors)
-    return replace(weights, values=round_to_grid(weights.values, most))
+    return replace(weights, values=round_weights_to_grid(weights.values, most))
 
 
-def _read_column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
+def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
     """Return one value per row, or raise."""
     problem = (
         f"The '{name}' given to {owner} must be one-dimensional, with one value for each row of X, and with the "
@@ -185,7 +174,7 @@ def _read_column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[A
                 f"{name}.compute()."
             )
         values = np.concatenate(X.column(values, _numbers_or_objects, problem))
-    column = exact_values(values)
+    column = exact_identifiers(values)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
@@ -200,10 +189,10 @@ def _numbers_or_objects(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return part if part.dtype.kind in "biuf" else part.astype(object)
 
 
-def _read_tags(groups: Any, X: Any, owner: str) -> Tags:
+def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:
     """Return the tags of all rows' people."""
     if isinstance(X, np.ndarray) or not is_partitioned(groups):
-        return _tag_people(_read_column(groups, X, "groups", owner), owner)
+        return _tag_people(_read_people_or_weights(groups, X, "groups", owner), owner)
     problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."
     return np.concatenate(X.column(groups, partial(_tag_people, owner=owner), problem))
 
@@ -211,36 +200,30 @@ def _read_tags(groups: Any, X: Any, owner: str) -> Tags:
 def _tag_people(column: npt.NDArray[Any], owner: str) -> Tags:
     """Return tags of identifiers, or raise by their type; whatever a cell holds, nothing raises."""
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
-        raise TypeError(
-            f"The 'groups' given to {owner} must be whole numbers, text or dates. Got another type instead."
-        )
+        raise TypeError(str(data_error("'groups'", owner, "whole numbers, text or dates", "another type")))
     return person_tags(column)
 
 
 def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
     problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
-    column = _read_column(sample_weight, X, "sample_weight", owner)
+    column = _read_people_or_weights(sample_weight, X, "sample_weight", owner)
     try:
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
-        weights = numbers_or_missing(column) if ignored else column.astype(np.float64)
+        weights = partition_numbers(column) if ignored else column.astype(np.float64)
     except (TypeError, ValueError):
         weights = None
     if weights is None:
         raise TypeError(f"{problem} Got another type instead.")
     if not ignored and not ((weights >= 0) & (weights <= 1)).all():
-        raise ValueError(
-            f"{problem} Got others instead. Divide all weights by a public number that none of them exceeds."
-        )
+        remedy = "Divide all weights by a public number that none of them exceeds."
+        raise ValueError(f"{problem} Got others instead. {remedy}")
     return np.clip(np.where(np.isnan(weights), 0.0, weights), 0.0, 1.0)
 
 
 def check_class_weight(weights: object, classes: Sequence[Label], owner: str) -> Array | None:
-    """Return a weight between 0 and 1 for each label, the largest one 1 at most; None if none are given.
-
-    Weights beyond 1 are divided by the largest of them: a public number, which alpha is to be seen against.
-    """
+    """Return a weight between 0 and 1 for each label, divided by the largest if that is beyond 1; None for None."""
     if weights is None:
         return None
     problem = (
