@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates, row_norms
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
 from dpconvex.privacy.certificate import CertificateError
@@ -148,3 +150,46 @@ def test_floating_point_signals_do_not_tell_of_rows():
             rows = handle(*table)
             rows.count("count", QueryStatistic("length", coordinates=frame), 0.0)
             rows.limited_sum("score", QueryScore("lost squares", np.full(SIZE, 1e99), 1e-100))
+
+
+def sparse_moved(X, other, query, ask, *, intercept=True):
+    """Return how far an answer about two sparse tables of one column moves, over the sensitivity of its query."""
+    bounds = LinearBounds(ROWS, 1, Logistic(), 1.0, 1.0, intercept)
+    terms = {"asked": replace(query.term(bounds, 1.0), releases=9)}
+
+    def answer(table):
+        row_map = RowMap.from_bounds(1, (-1, 1), fit_intercept=intercept)
+        rows = SparseRows(table, np.ones(ROWS), row_map, threads=1)
+        return ask(PrivateRows([rows], SimpleNamespace(bounds=bounds, noise=terms), Silence()))
+
+    return float(np.linalg.norm(answer(X) - answer(other))) / query.sensitivity(bounds)
+
+
+@pytest.mark.parametrize("stored", [0.0, -0.0])
+@pytest.mark.parametrize("max_octave", [0, -1018, -1019, -1022, -1060])
+def test_the_octave_of_a_stored_zero_does_not_follow_the_record_before_it(max_octave, stored):
+    """1,000 sensitivities at ``max_octave=-1022`` once: the octave of the value before was taken for a 0's."""
+
+    def table(first):
+        values = np.full(ROWS, stored)
+        values[0] = first
+        return csr_array((values, np.zeros(ROWS, int), np.arange(ROWS + 1)), shape=(ROWS, 1))
+
+    query = Query.histograms(9, 1)
+    ask = lambda rows: rows.column_octaves("asked", max_octave, 4)  # noqa: E731
+    assert sparse_moved(table(1.0), table(0.0), query, ask) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("matrix", [(1e-90, 1e95), (1e-100, 1e100), (1e-170, 1e-170), (1.0, 1e-160)])
+@pytest.mark.parametrize("value", [1e-180, 1e-150, 1.0])
+def test_lengths_of_sparse_rows_do_not_underflow(matrix, value):
+    """A squared length that is too small for a number took the clip away: 5e19 sensitivities."""
+    X, other = np.zeros((ROWS, 1)), np.zeros((ROWS, 1))
+    other[0] = value
+    query = Query("vector", 1.0, 2)
+
+    def ask(rows):
+        coordinates = Coordinates(np.array(matrix), 1)
+        return rows.slope_sum("asked", np.zeros(2), QuerySlope(None, 0.0, "clip"), coordinates, 1e-90) / 1e-90
+
+    assert sparse_moved(csr_array(X), csr_array(other), query, ask) <= 1 + 1e-9

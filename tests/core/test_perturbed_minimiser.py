@@ -75,7 +75,8 @@ def test_another_objective_is_refused_before_anything_is_drawn():
     for mechanism in (*MINIMISERS, PhasedERM(), PhasedSGD()):
         certificate = mechanism.certify(bounds, CLAIM)
         other = objective_of(facts(alpha=0.2))
-        handle = release_phased_minimisers if isinstance(mechanism, (PhasedERM, PhasedSGD)) else PerturbedMinimiser  # fmt: skip
+        phased = isinstance(mechanism, (PhasedERM, PhasedSGD))
+        handle = release_phased_minimisers if phased else PerturbedMinimiser
         with pytest.raises(ValueError, match="must be that of its certificate"):
             handle(other, certificate, noise)
     assert noise.asked == []

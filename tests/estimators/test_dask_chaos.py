@@ -68,7 +68,7 @@ def reads(folder):
 
 def after_the_charge(monkeypatch, action):
     """Do something once, when the ledger has been charged and the descent begins."""
-    before = release.charge
+    before = release.charge_private_model
 
     def charge(*arguments):
         monkeypatch.setattr(release, "charge_private_model", before)
@@ -383,14 +383,14 @@ import test_dask_chaos as chaos
 
 folder = Path(sys.argv[1])
 
-charge = chaos.release.charge
+charge = chaos.release.charge_private_model
 
 def charge_and_stop(*arguments):
     charge(*arguments)
     (folder / "charged").touch()
     chaos.time.sleep(60)
 
-chaos.release.charge = charge_and_stop
+chaos.release.charge_private_model = charge_and_stop
 model, _ = chaos.model_with_ledger(folder)
 with dask.config.set({"scheduler": "threads"}):
     model.fit(*chaos.in_files(folder, *chaos.make_table()))

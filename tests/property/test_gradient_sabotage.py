@@ -128,9 +128,11 @@ def sabotage_bins(monkeypatch):
 def sabotage_centring(monkeypatch):
     """Say that slopes are at most 1/2, and answer with slopes of up to the level."""
     monkeypatch.setattr(QuerySlope, "largest", 0.5)
-    monkeypatch.setattr(
-        private_rows, "registered_query_slope", lambda slope, stated: QuerySlope(slope.loss, -slope.offset, slope.weighting)
-    )
+
+    def turned(slope, stated):
+        return QuerySlope(slope.loss, -slope.offset, slope.weighting)
+
+    monkeypatch.setattr(private_rows, "registered_query_slope", turned)
 
 
 def sabotage_mean_row(monkeypatch):

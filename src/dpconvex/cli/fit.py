@@ -130,8 +130,8 @@ def fit(
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
         raise InputError(
-            f"{explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit again. "
-            f"Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
+            f"{explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit "
+            f"again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
         print_json(

@@ -297,6 +297,6 @@ def print_unsaved_output(model: Fitted, schema: Schema, path: Path, error: Excep
 
     typer.echo(model_text(model, schema=schema))
     raise InputError(
-        f"The model could not be written to {str(path)!r}. {explain_error(error)[0]} The budget is spent. The model stands "
-        "on the standard output instead, as its file would: keep it."
+        f"The model could not be written to {str(path)!r}. {explain_error(error)[0]} The budget is spent. The model "
+        "stands on the standard output instead, as its file would: keep it."
     ) from error

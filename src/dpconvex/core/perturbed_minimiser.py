@@ -3,12 +3,12 @@ r"""The second primitive between rows and noise: minimisers of an objective, per
 Objective perturbation, output perturbation and phased methods release through this file alone. It sees to the premises
 of their theorems at run time:
 
-1. The objective is the one that the certificate was issued for (:func:`check_minimised_objective`), and stays it: targets are
-   clamped by limits made of public facts, never of the noise that was drawn.
+1. The objective is the one that the certificate was issued for (:func:`check_minimised_objective`), and stays it:
+   targets are clamped by limits made of public facts, never of the noise that was drawn.
 2. The point that noise is added to is certified: its gradient, or its gap, is at most the tolerance that the stated
-   sensitivity pays for (:func:`certified_minimiser`). What a solver says of itself is not believed. Certificates come from
-   :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how points are searched for is not
-   trusted.
+   sensitivity pays for (:func:`certified_minimiser`). What a solver says of itself is not believed. Certificates come
+   from :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how points are searched for is
+   not trusted.
 3. The tilt b of an objective is drawn here and never leaves.
 4. Every record is in one phase, by draws that are independent of what records hold.
 5. Noise is what the certificate states, at the gate; every use is counted, and one too many raises before anything is

@@ -11,8 +11,8 @@ Why an answer has the sensitivity of its query:
 2. It is limited to the stated bound: rows by their own norm, rounded up; slopes by their largest size; numbers to
    their range; counts and bins by construction.
 3. Weights multiply it: of one row at most 1, of a person's rows together at most 1, of ignored rows 0.
-4. The sum's rounding is paid for (:func:`dpconvex.core.queries.largest_query_cancellation`), which is why coordinates in
-   which digits would be lost are refused.
+4. The sum's rounding is paid for (:func:`dpconvex.core.queries.largest_query_cancellation`), which is why coordinates
+   in which digits would be lost are refused.
 """
 
 from __future__ import annotations
@@ -319,6 +319,7 @@ class PrivateRows:
         matrix = private_finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
+        matrix[np.abs(matrix) < 1 / _LARGEST] = 0.0  # whose squares are too small for a number
         # How bounds of norms are computed depends on the number of rows, which must be public for that.
         public = self.bounds.neighbors == "replace_one" and not self.bounds.people
         public = public and self.bounds.rows_per_person == 1

@@ -164,8 +164,8 @@ def query_of(term: CertifiedNoise) -> Query:
 def query_rounding_share(bounds: Bounds, size: int | None = None) -> float:
     r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
 
-    A thousandth, or what cannot be avoided: see :func:`largest_query_cancellation`. The length of blocks depends on the size
-    of what is added: that of a row, or of one number.
+    A thousandth, or what cannot be avoided: see :func:`largest_query_cancellation`. The length of blocks depends on the
+    size of what is added: that of a row, or of one number.
     """
     return max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
 
@@ -176,7 +176,7 @@ def largest_query_cancellation(bounds: Bounds) -> float:
     A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and so
     does its product with M. A record adds ``x = M^-1 u`` with ``||u|| <= b``, so the terms' sizes, mapped by ``|M|``,
     have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
-    apart by twice that, which is at most ``query_rounding_share`` of ``c b`` for ``K <= query_rounding_share c / (2 n e)``.
+    apart by twice that, which is at most a share r of ``c b`` for ``K <= r c / (2 n e)``: :func:`query_rounding_share`.
     """
     return query_rounding_share(bounds) * _allowed_query_cancellation(bounds)
 

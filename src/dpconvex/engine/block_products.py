@@ -1,6 +1,7 @@
 """Products and sums of a block of mapped rows, dense or by its non-zeros.
 
-What `block_margins`, `block_row_squares` and `transform_block` give for a row depends on that row alone, to its last digit.
+What `block_margins`, `block_row_squares` and `transform_block` give for a row depends on that row alone, to its last
+digit.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ Values = npt.NDArray[Any]
 _TILE = 256  # rows whose products are added column by column
 _FAST = {"reassoc", "contract"}
 _UNIT = 2.3e-16
+_UNDERFLOW = 1e-290  # added to squared lengths: none is 0 where squares are too small for a number
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -115,18 +116,19 @@ def sparse_octave_kernel(
     most = (counts.shape[1] - 1) // 2
     one = np.zeros(1)
     bits = one.view(np.int64)
-    octave = most
+    before, octave = np.int64(-1), most  # no mapped number has these bits, which are NaN's
     for i in range(indices.size):
         if factors.size and factors[i] == 0.0:
             continue
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
             j = columns[k]
             mapped = (clip_value(np.float64(values[k]), low[j], high[j]) - shift[j]) * scale[j]
-            if mapped != one[0]:  # most often it is the one before
-                one[0] = mapped
-                away = most - 1022 - max_octave + ((bits[0] >> 52) & 0x7FF)
+            one[0] = mapped  # by its bits: two zeros are equal numbers, and of two octaves
+            if bits[0] != before:  # most often it is the one before
+                before = bits[0]
+                away = most - 1022 - max_octave + ((before >> 52) & 0x7FF)
                 away = min(max(away, 0), most)
-                octave = most - away if bits[0] < 0 else most + away
+                octave = most - away if before < 0 else most + away
             counts[j, octave] += 1.0
 
 
@@ -184,20 +186,24 @@ def sparse_combine_kernel(
             totals[j] = added
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
 def _sparse_squared_norm(
-    indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, squares: Array, base: Array
+    indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, lengths: Array, base: Array
 ) -> tuple[float, float]:
-    """Return ``sum_j squares_j (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of."""
+    """Return ``sum_j lengths_j^2 (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of.
+
+    Numbers are stretched before they are squared, in this order: a square alone may be too small for a number.
+    """
     total = size = 0.0
     for k in range(_first_of(indptr, row), _first_of(indptr, row + 1)):
         j = columns[k]
-        d = offsets[k] * scale[j]
+        d = lengths[j] * (offsets[k] * scale[j])
         if base.size:
-            total += squares[j] * d * (2.0 * base[j] + d)
-            size += squares[j] * (d * d + base[j] * base[j])
+            zero = lengths[j] * base[j]
+            total += d * (2.0 * zero + d)
+            size += d * d + zero * zero
         else:
-            total += squares[j] * d * d
+            total += d * d
     return total, size if base.size else total
 
 
@@ -230,16 +236,16 @@ def sparse_diagonal_lengths(
     offsets: Array,
     indices: RowIndices,
     scale: Array,
-    squares: Array,
+    diagonal: Array,
     base: Array,
     start: float,
     rounding: float,
     lengths: Array,
 ) -> None:
-    """``lengths_i >= sqrt(start + sum_j squares_j (x_j^2 - base_j^2))``, where `start` is what a row of zeros has."""
+    """``lengths_i >= sqrt(start + sum_j diagonal_j^2 (x_j^2 - base_j^2))``, `start` is what a row of zeros has."""
     for i in range(indices.size):
-        total, size = _sparse_squared_norm(indptr, columns, offsets, indices[i], scale, squares, base)
-        bound = (start + total) + 3.0 * rounding * (start + size)
+        total, size = _sparse_squared_norm(indptr, columns, offsets, indices[i], scale, diagonal, base)
+        bound = (start + total) + 3.0 * rounding * (start + size) + _UNDERFLOW
         lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
 
 
@@ -322,7 +328,7 @@ def sparse_quadratic_lengths(
                 totals[row_of[last]] += 2.0 * moved[last] * part
             before = after
         for i in range(stop - start):
-            bound = totals[i] + rounding * sizes[i] * sizes[i]
+            bound = totals[i] + rounding * sizes[i] * sizes[i] + _UNDERFLOW
             lengths[start + i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
 
 

@@ -378,11 +378,11 @@ class SparseRows(MemoryRows):
         lengths, scale, lead = np.empty(self.n_rows), self.bounds_and_scales[3], int(self.row_map.fit_intercept)
         facts: tuple[Any, ...]
         if matrix.ndim == 1:
-            squares = matrix[lead:] ** 2
+            diagonal = np.ascontiguousarray(matrix[lead:])
             start = matrix[0] ** 2 if lead else 1.0
             if self.base.size:
-                start += float(squares @ self.base**2)
-            kernel, facts = sparse_diagonal_lengths, (squares, self.base, start)
+                start += float(np.sum((diagonal * self.base) ** 2))
+            kernel, facts = sparse_diagonal_lengths, (diagonal, self.base, start)
         else:
             mapped, norms = affine_moment_map(matrix, lead, self.base)
             kernel, facts = sparse_quadratic_lengths, (np.ascontiguousarray(mapped.T @ mapped), norms)

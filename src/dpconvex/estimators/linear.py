@@ -169,8 +169,11 @@ class PrivateLinearModel(PrivateModel):
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
         """Return the coefficients, a row for each problem, and the intercepts, in the user's units."""
         assert plan.row_map is not None
-        units = plan.target_shift, plan.target_scale
-        coef, intercept = zip(*(plan.row_map.to_user_units(theta, *units) for theta in coefficients), strict=True)
+        coef, intercept = [], []
+        for theta in coefficients:
+            slopes, constant = plan.row_map.to_user_units(theta, plan.target_shift, plan.target_scale)
+            coef.append(slopes)
+            intercept.append(constant)
         return np.array(coef), np.array(intercept)
 
     def _linear(self, X: object) -> NDArray[np.float64]:

@@ -247,7 +247,8 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
         raise InputError(
             f"The column {column.name!r} must hold {what.get(type(column), 'a value in every row')} only. It has "
             'missing values or others: give it a rule in the schema, like missing = "indicator", or use '
-            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, SchemaNumber) else ''} {_COUNT_HINT}"
+            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, SchemaNumber) else ''} "
+            f"{_COUNT_HINT}"
         )
     return rows
 

@@ -42,8 +42,8 @@ def glm_add_remove_objective_delta(epsilon: float, ratio: float, kappa: float) -
 
     The larger of two directions. Removing the record costs no Jacobian factor but both tails,
     ``two_sided_objective_delta(epsilon, ratio)``. Adding it costs the factor ``1 + kappa`` but, because the minimiser
-    moves monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for
-    ``e >= 0`` and ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
+    moves monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)``
+    for ``e >= 0`` and ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
     """
     reduced = epsilon - math.log1p(kappa)
     adding = gaussian_delta(max(0.0, reduced), ratio)
@@ -153,8 +153,8 @@ def trace_objective_delta(epsilon: float, ratio: float, kappa: float, neighbors:
     r"""Return delta of objective perturbation where a record's Hessian has trace ``kappa Lambda`` at most.
 
     Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of
-    :func:`renyi_objective_curve` with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a
-    valid delta, and the larger direction counts.
+    :func:`renyi_objective_curve` with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``;
+    every such order gives a valid delta, and the larger direction counts.
     """
     largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
     if largest <= 1e-3:

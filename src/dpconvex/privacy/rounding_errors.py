@@ -30,8 +30,8 @@ def summation_rounding_error(
     r"""Bound the norm of the rounding error of a sum over rows.
 
     A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
-    pairwise over blocks, runs and partitions (`dpconvex.engine.summation.most_summation_additions`). The computed sum is
-    the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
+    pairwise over blocks, runs and partitions (`dpconvex.engine.summation.most_summation_additions`). The computed sum
+    is the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
     2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
 
     ``largest_term`` bounds the norm of one record's contribution, and ``dimension`` is the length of a mapped row, on

@@ -110,7 +110,7 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
     ]
     words = "Every attack lies on or above the solid curve; guessing lies on the dashed diagonal."
     return _TEMPLATES.get_template("forecast.html").render(
-        promise_wording=promise_wording(wish.guarantee),
+        promise=promise_wording(wish.guarantee),
         quantity=found.quantity,
         best=ahead.form(best) + unit,
         low=ahead.form(best / _FACTOR) + unit,

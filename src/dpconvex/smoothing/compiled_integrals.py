@@ -1,18 +1,19 @@
 r"""Expected maxima of affine functions under a normal shift, as compiled integrals over lines.
 
 Along independent directions (:func:`expected_max_integral`), group k contributes
-``max(rise_k x + high_k, -fall_k x + low_k)`` at ``x = t_k + h v_k``, the ``v_k`` independent and standard normal, and the floor contributes a constant. With ``F(s)``
-the probability that the maximum is at most s, a product over groups of differences of normal distribution functions,
+``max(rise_k x + high_k, -fall_k x + low_k)`` at ``x = t_k + h v_k``, the ``v_k`` independent and standard normal, and
+the floor contributes a constant. With ``F(s)`` the probability that the maximum is at most s, a product over groups of
+differences of normal distribution functions,
 
     E max = L + int_L^U (1 - F(s)) ds,
 
 where only the tails of the normal law beyond ``reach`` are left out. Derivatives in ``t`` are integrals of the same
 products.
 
-In two or three dimensions (:func:`facet_integral_sums`) let v be standard normal around u, in units of the bandwidth, and
-take a facet at signed distance d from u. The density is the divergence of a radial field, so the probability of a cell is a
-sum over its facets, and of a facet over its edges. With an edge at signed distance e within the plane of the facet and
-s the position along it,
+In two or three dimensions (:func:`facet_integral_sums`) let v be standard normal around u, in units of the bandwidth,
+and take a facet at signed distance d from u. The density is the divergence of a radial field, so the probability of a
+cell is a sum over its facets, and of a facet over its edges. With an edge at signed distance e within the plane of the
+facet and s the position along it,
 
     plane:  d int (1 - exp(-(d^2 + s^2) / 2)) / (2 pi (d^2 + s^2)) ds                          over the facet,
     space:  d int e (E(d) - E(R)) / (4 pi (e^2 + s^2)) ds + d E(d) arc / (4 pi)                over each edge,

@@ -6,7 +6,7 @@ from dpconvex_reproduction.quantile_sco.rivals import RIVALS, dp_sgd, empirical_
 
 __all__ = [
     "RIVALS",
-    "PlannedProblem",
+    "Problem",
     "algorithm_2",
     "dp_sgd",
     "empirical_sgd",

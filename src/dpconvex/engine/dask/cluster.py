@@ -2,7 +2,8 @@
 
 Workers check a partition once, park it on their disk and sum it there. A pass is one call of every worker that holds
 something. Partitions of a lost worker are read and checked again by others. Nothing random happens in a call and
-nothing is charged, so that a repeated one gives the same sums. Files live as long as a client's futures of `ClusterPartition`.
+nothing is charged, so that a repeated one gives the same sums. Files live as long as a client's futures of
+`ClusterPartition`.
 """
 
 from __future__ import annotations
@@ -354,7 +355,7 @@ def run_held_on_cluster(
 async def run_share(
     table: str, mapping: PartitionMap, parts: Sequence[Items], grouped: bool, dask_worker: Any = None
 ) -> list[tuple[list[Block], list[int]] | BaseException]:
-    """Return the result of `run_held_on_cluster` for each part of a pass, or its error, from the threads of this worker.
+    """Return the result of `run_held_on_cluster` for each part of a pass, or its error, from threads of this worker.
 
     Called by name, beside the worker's tasks: a task's way through the states that a scheduler keeps of it takes
     longer than many a pass. Errors are results, so that no log quotes what they were about.
@@ -378,7 +379,7 @@ def run_unheld_on_cluster(
 
 
 def add_cluster_neighbours(blocks: Iterable[Block]) -> list[Block]:
-    """Add sums of neighbours, two blocks of equally many partitions at a time, as `pairwise_summation` does within a group.
+    """Add sums of neighbours, two blocks of as many partitions at a time, as `pairwise_summation` does in a group.
 
     Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
     that sums of the same partitions have the same bits wherever they were computed.
