@@ -29,64 +29,23 @@ if TYPE_CHECKING:
     from dpconvex.pipelines import check_pipeline
     from dpconvex.privacy import PrivacyWarning
 else:
-    __getattr__, __dir__ = on_demand(
-        __name__,
-        {
-            "DPAUCClassifier": "estimators",
-            "DPBowl": "estimators",
-            "DPL1Link": "estimators",
-            "DPLinearRegression": "estimators",
-            "DPLinearSVC": "estimators",
-            "DPLogisticRegression": "estimators",
-            "DPMedian": "estimators",
-            "DPNewsvendor": "estimators",
-            "DPPiecewiseLinear": "estimators",
-            "DPQuantileRegressor": "estimators",
-            "DPRobustClassifier": "estimators",
-            "DPRobustRegressor": "estimators",
-            "DPTiltedClassifier": "estimators",
-            "DPTiltedRegressor": "estimators",
-            "DPTopRankClassifier": "estimators",
-            "ModelFileError": "estimators",
-            "PrivacyWarning": "privacy",
-            "check_pipeline": "pipelines",
-            "load_model": "estimators",
-            "save_model": "estimators",
-            # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
-            "planning": "planning",
-            "engine": "engine",
-            "estimators": "estimators",
-            "inputs": "inputs",
-            "losses": "losses",
-            "mechanisms": "mechanisms",
-            "models": "models",
-            "objectives": "objectives",
-            "privacy": "privacy",
-            "smoothing": "smoothing",
-            "reports": "reports",
-        },
-    )
+    _MODELS = (
+        "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression",
+        "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier",
+        "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError",
+        "load_model", "save_model",
+    )  # fmt: skip
+    # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
+    _ROOMS = (
+        "engine", "estimators", "inputs", "losses", "mechanisms", "models", "objectives", "planning", "privacy",
+        "reports", "smoothing",
+    )  # fmt: skip
+    _HOMES = {name: name for name in _ROOMS} | dict.fromkeys(_MODELS, "estimators")
+    __getattr__, __dir__ = on_demand(__name__, _HOMES | {"PrivacyWarning": "privacy", "check_pipeline": "pipelines"})
 
 __all__ = [
-    "DPAUCClassifier",
-    "DPBowl",
-    "DPL1Link",
-    "DPLinearRegression",
-    "DPLinearSVC",
-    "DPLogisticRegression",
-    "DPMedian",
-    "DPNewsvendor",
-    "DPPiecewiseLinear",
-    "DPQuantileRegressor",
-    "DPRobustClassifier",
-    "DPRobustRegressor",
-    "DPTiltedClassifier",
-    "DPTiltedRegressor",
-    "DPTopRankClassifier",
-    "ModelFileError",
-    "PrivacyWarning",
-    "__version__",
-    "check_pipeline",
-    "load_model",
-    "save_model",
-]
+    "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression", "DPMedian",
+    "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor",
+    "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError", "PrivacyWarning", "__version__",
+    "check_pipeline", "load_model", "save_model",
+]  # fmt: skip

@@ -37,18 +37,9 @@ from dpconvex.engine.person_identifiers import Tags
 from dpconvex.engine.sparse_rows import refuse_sparse_row_weights
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
+from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
-from dpconvex.inputs.settings import (
-    Classifier,
-    Model,
-    check_optional_positive,
-    least_rows,
-    resolve_budget_setting,
-    resolve_samples_setting,
-    split_sizes_setting,
-    target_range_setting,
-)
 from dpconvex.inputs.training_data import read_training, refuse_partitioned_data, takes_columns_in_order
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.privacy.certificate import Certificate
@@ -64,7 +55,9 @@ Targets = NDArray[Any]  # numbers or labels
 _RESPONSES = ("predict", "predict_proba", "decision_function")
 
 
-def _predict_for_selection(model: Classifier, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
+def _predict_for_selection(
+    model: input_settings.Classifier, X: Array, response: str
+) -> tuple[Targets, NDArray[np.bool_]]:
     """Return the model's answers row by row, and whether each row is finite."""
     if issparse(X):  # checked when it was read
         return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
@@ -80,11 +73,13 @@ class _SelectionScoreSum:
         """Public range of one row's number."""
         return RowScoreBounds()
 
-    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+    def _values(self, model: input_settings.Classifier, X: Array, y: Targets) -> Array:
         """Return one number per row, not clipped; NaN stands for the worst."""
         raise NotImplementedError
 
-    def steps(self, model: Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
+    def steps(
+        self, model: input_settings.Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None
+    ) -> int:
         """Return the exact score in steps of the grid: private. A person's is the mean of its rows', rounded down."""
         if not len(y):
             return 0
@@ -157,7 +152,7 @@ class RowScore(_SelectionScoreSum):
                 "use AUCScore, or the sum of a score of each row."
             ) from error
 
-    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+    def _values(self, model: input_settings.Classifier, X: Array, y: Targets) -> Array:
         rows = zip(y, *_predict_for_selection(model, X, self.response), strict=True)
         return np.array([self._value(target, answer) if valid else np.nan for target, answer, valid in rows])
 
@@ -172,7 +167,7 @@ class RowScore(_SelectionScoreSum):
 class SelectionAccuracy(_SelectionScoreSum):
     """1 for a row whose label is predicted, 0 for any other."""
 
-    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+    def _values(self, model: input_settings.Classifier, X: Array, y: Targets) -> Array:
         predicted, usable = _predict_for_selection(model, X, "predict")
         return np.asarray((predicted == y) & usable, dtype=np.float64)
 
@@ -186,7 +181,7 @@ class SelectionResidualScore(_SelectionScoreSum):
 
     bound: float
 
-    def _values(self, model: Classifier, X: Array, y: Targets) -> Array:
+    def _values(self, model: input_settings.Classifier, X: Array, y: Targets) -> Array:
         predicted, usable = _predict_for_selection(model, X, "predict")
         residual = np.where(usable, np.asarray(y, dtype=np.float64) - predicted, np.nan)
         level = model.certificate_.parameters.get("quantile", 0.5)
@@ -224,7 +219,9 @@ class AUCScore:
         """Lower bounds of the class counts."""
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
-    def steps(self, model: Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
+    def steps(
+        self, model: input_settings.Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None
+    ) -> int:
         """Return the exact score in steps of the grid: private."""
         if not len(y):
             return 0
@@ -254,7 +251,7 @@ _SHARED = {
 }  # fmt: skip
 
 
-def selection_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
+def selection_candidates(estimator: input_settings.Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
     """Return the candidates of a grid, or raise if a selection could not keep its promise for them."""
     owner = type(estimator).__name__
     if not hasattr(estimator, "certify") or not (is_classifier(estimator) or is_regressor(estimator)):
@@ -287,8 +284,8 @@ def selection_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[
 
 
 def candidate_with_budget(
-    estimator: Model, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
-) -> Classifier:
+    estimator: input_settings.Model, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
+) -> input_settings.Classifier:
     """Return an unfitted candidate with its share of the budget."""
     if isinstance(per_fit, GaussianDP):
         settings: Candidate = {"mu": per_fit.mu}
@@ -303,10 +300,12 @@ def candidate_with_budget(
 
 
 def selection_score(
-    estimator: Model, scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None, score_bound: float | None
+    estimator: input_settings.Model,
+    scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None,
+    score_bound: float | None,
 ) -> Score:
     """Return the score that candidates are compared by."""
-    bound = check_optional_positive("score_bound", score_bound, "DPSelect")
+    bound = input_settings.check_optional_positive("score_bound", score_bound, "DPSelect")
     if isinstance(scoring, (RowScore, AUCScore)):
         needed = "decision_function" if isinstance(scoring, AUCScore) else scoring.response
         if not hasattr(estimator, needed):
@@ -326,7 +325,7 @@ def selection_score(
         return SelectionAccuracy()
     if bound is not None:
         return SelectionResidualScore(bound)
-    return SelectionResidualScore(target_range_setting(estimator, "score_bound", "DPSelect") / 8)
+    return SelectionResidualScore(input_settings.target_range_setting(estimator, "score_bound", "DPSelect") / 8)
 
 
 def held_out_for_selection(
@@ -401,7 +400,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     0.3464
     """
 
-    estimator: Model
+    estimator: input_settings.Model
     param_grid: Grid | Sequence[Grid]
     _: KW_ONLY
     epsilon: float | None = None
@@ -429,7 +428,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             Classes of a classifier, by default those of its ``classes``, or 2; and whether people will be identified.
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
-        guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, "DPSelect")
+        guarantee = input_settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, "DPSelect")
         training, held = self._parts(n_samples)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         if self.strategy not in _STRATEGIES:
@@ -445,7 +444,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 "is not proven. Got an AUCScore instead."
             )
         if is_classifier(self.estimator):
-            declared = cast(Classifier, self.estimator).classes
+            declared = cast(input_settings.Classifier, self.estimator).classes
             found = "assumed public" if declared is None else "given"
             more |= {} if n_classes is None else {"n_classes": n_classes}
 
@@ -476,7 +475,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return SelectionCertificate.issue(*facts, label_set=found, seeded=self.random_state is not None)
 
     def _repeats(self) -> float | None:
-        repeats = check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
+        repeats = input_settings.check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
         if repeats is not None and repeats < 1:
             raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
         return repeats
@@ -487,8 +486,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             raise parameter_error("ledger", "DPSelect", "None or a Ledger", type(self.ledger).__name__, kind=TypeError)
         neighbors = getattr(self.estimator, "neighbors", "replace_one")
         nominal = getattr(self.estimator, "nominal_samples", None)
-        total = resolve_samples_setting(neighbors, nominal, n_samples, type(self.estimator).__name__)
-        return split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
+        total = input_settings.resolve_samples_setting(neighbors, nominal, n_samples, type(self.estimator).__name__)
+        return input_settings.split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
 
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
@@ -537,7 +536,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
 
-        def fit_and_score(number: int) -> tuple[tuple[Classifier, Candidate], int]:
+        def fit_and_score(number: int) -> tuple[tuple[input_settings.Classifier, Candidate], int]:
             """Return a fitted candidate, and its exact score on the validation rows in steps of the grid: private."""
             seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
             facts = certificate.per_fit, certificate.training_rows
@@ -563,16 +562,20 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if hasattr(probe, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
-    def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
+    def _read(self, probe: input_settings.Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise."""
         owner = type(probe).__name__
         refuse_partitioned_data("DPSelect", X, y)
-        least = least_rows(probe.neighbors)
+        least = input_settings.least_rows(probe.neighbors)
         if not is_classifier(probe):
             rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
         rows, target = read_training(probe, X, y, least=least)
-        return rows, target, read_label_set(target, declared_label_set(cast(Classifier, probe).classes, owner), owner)
+        return (
+            rows,
+            target,
+            read_label_set(target, declared_label_set(cast(input_settings.Classifier, probe).classes, owner), owner),
+        )
 
     def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""

@@ -71,7 +71,6 @@ PRODUCTS: dict[str, dict[str, str]] = {
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
     "engine/sparse_rows.py": {
         "self.base @ self.base": PUBLIC,
-        "squares @ self.base ** 2": PUBLIC,
         "mapped.T @ mapped": PUBLIC,
     },
     "estimators/auc.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},

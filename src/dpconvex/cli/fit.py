@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output_and_errors import (
-    check_model_output,
-    check_output,
-    explain_error,
-    ledger_files,
-    output_console,
-    output_progress,
-    print_json,
-    print_unsaved_output,
-)
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import Schema, read_schema
 from dpconvex.inputs.table_files import check_table_file, matching_files, read_training_file, table_file_format
@@ -71,13 +62,13 @@ def fit(
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    inputs = {"data": data, "schema": feature_bounds, "release file": release, **ledger_files(ledger)}
-    check_model_output(out, inputs, overwrite)
+    inputs = {"data": data, "schema": feature_bounds, "release file": release, **output.ledger_files(ledger)}
+    output.check_model_output(out, inputs, overwrite)
     inputs |= {"model": out}
     if report is not None:
-        check_output(report, "report", inputs)
+        output.check_output(report, "report", inputs)
     if registry is not None:
-        check_output(registry, "registry entry", {**inputs, "report": report})
+        output.check_output(registry, "registry entry", {**inputs, "report": report})
     schema = task_options.with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
     task = task or task_options.default_task(schema)
@@ -109,20 +100,20 @@ def fit(
     if engine == "dask":
         fitted = _fit_with_dask(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
-        with output_progress(f"Reading {data.name}"):
+        with output.output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with output_progress("Fitting"):
+        with output.output_progress("Fitting"):
             fitted = model.fit(X, y.to_numpy(), groups=people)
     try:
-        check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
+        output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
         save_model(fitted, out, schema=schema)
     except Exception as error:  # whatever it is: the model is paid for
-        print_unsaved_output(fitted, schema, out, error)
+        output.print_unsaved_output(fitted, schema, out, error)
     try:
         if report is not None:
             from dpconvex.reports import write_report
 
-            with output_progress("Writing the report"):
+            with output.output_progress("Writing the report"):
                 write_report(fitted, report, release=facts)
         if registry is not None:
             from dpconvex.reports.nist_registry import write_registry_entry
@@ -130,11 +121,11 @@ def fit(
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
         raise InputError(
-            f"{explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit "
-            f"again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
+            f"{output.explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not "
+            f"fit again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
-        print_json(
+        output.print_json(
             {
                 "model": str(out),
                 "task": task,
@@ -147,7 +138,7 @@ def fit(
             }
         )
         return
-    screen = output_console()
+    screen = output.output_console()
     screen.print(certificate_summary_table(fitted.certificate_))
     screen.print(coefficient_summary_table(fitted))
     screen.print(f"Written to {out}", markup=False)
@@ -205,7 +196,7 @@ def certify(
     else:
         from dpconvex.reports.summary import certificate_summary_table
 
-        output_console().print(certificate_summary_table(certificate))
+        output.output_console().print(certificate_summary_table(certificate))
 
 
 def _fit_with_dask(
@@ -239,5 +230,5 @@ def _fit_with_dask(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with dask_cluster_for_files(scheduler, threads), output_progress("Reading") as say, watch_schedule(report):
+    with dask_cluster_for_files(scheduler, threads), output.output_progress("Reading") as say, watch_schedule(report):
         return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

@@ -45,8 +45,8 @@ _STEPS = 2**30  # of a person's weight, which its rows share
 class PrivatePairs:
     """A handle on labelled rows without a constant, which a pairwise objective holds.
 
-    Privacy: that of :class:`~dpconvex.core.private_rows.PrivateRows`; a record that changes its label replaces one row of
-    one class by one of the other, so that every sum below moves by at most twice what a row adds.
+    Privacy: that of :class:`~dpconvex.core.private_rows.PrivateRows`; a record that changes its label replaces one row
+    of one class by one of the other, so that every sum below moves by at most twice what a row adds.
     """
 
     def __init__(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource) -> None:

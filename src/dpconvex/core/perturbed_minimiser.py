@@ -7,8 +7,8 @@ of their theorems at run time:
    targets are clamped by limits made of public facts, never of the noise that was drawn.
 2. The point that noise is added to is certified: its gradient, or its gap, is at most the tolerance that the stated
    sensitivity pays for (:func:`certified_minimiser`). What a solver says of itself is not believed. Certificates come
-   from :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how points are searched for is
-   not trusted.
+   from :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how they
+   search is not trusted.
 3. The tilt b of an objective is drawn here and never leaves.
 4. Every record is in one phase, by draws that are independent of what records hold.
 5. Noise is what the certificate states, at the gate; every use is counted, and one too many raises before anything is

@@ -17,24 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpconvex.atomic_files import write_file_atomically
-from dpconvex.inputs import InputError
-from dpconvex.inputs.csv_reader import (
-    CSV,
-    PACKED,
-    CSVFormat,
-    CSVLayout,
-    CSVLineProblem,
-    CSVRows,
-    find_csv_line_end,
-    read_csv_layout,
-    unreadable_csv_lines,
-)
+from dpconvex.inputs import InputError, csv_reader
 from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name
 from dpconvex.on_demand import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
 #: Problems that make a line unreadable.
-FAULTS = (CSVLineProblem.OPEN_QUOTE, CSVLineProblem.LONG, CSVLineProblem.UNDECODED)
+FAULTS = (csv_reader.CSVLineProblem.OPEN_QUOTE, csv_reader.CSVLineProblem.LONG, csv_reader.CSVLineProblem.UNDECODED)
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
@@ -46,9 +35,9 @@ TARGET = "the target"  # column of a piece
 def table_file_format(path: Path) -> str:
     """Return "csv" or "parquet" from the file's name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = bool(suffixes) and suffixes[-1] in PACKED
+    packed = bool(suffixes) and suffixes[-1] in csv_reader.PACKED
     last = suffixes[-2 if packed else -1] if len(suffixes) > packed else ""
-    if last in CSV or (packed and suffixes[-1] == ".zip"):
+    if last in csv_reader.CSV or (packed and suffixes[-1] == ".zip"):
         return "csv"
     if last in PARQUET and not packed:
         return "parquet"
@@ -100,10 +89,14 @@ class OpenTableFile:
 
     path: Path
     names: list[str]
-    layout: CSVLayout | None = None
+    layout: csv_reader.CSVLayout | None = None
 
     def read(
-        self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[CSVLineProblem, ...] = FAULTS
+        self,
+        wanted: list[str],
+        least: int = 0,
+        every_line: bool = False,
+        refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
     ) -> pl.DataFrame:
         """Return the wanted columns.
 
@@ -118,26 +111,29 @@ class OpenTableFile:
             raise InputError("The data file has no rows.")
         return table
 
-    def read_rows(self, wanted: list[str]) -> CSVRows:
+    def read_rows(self, wanted: list[str]) -> csv_reader.CSVRows:
         """Return the wanted columns of every line, and the problem of each line."""
         require_file_columns(self.names, wanted, "The data file")
         with hide_file_values(self.path):
             if self.layout is not None:
                 return self.layout.read(self.path, wanted)
             table = pl.scan_parquet(self.path, glob=False).select(wanted).collect()
-        return CSVRows(table, np.zeros(table.height, dtype=np.uint8))
+        return csv_reader.CSVRows(table, np.zeros(table.height, dtype=np.uint8))
 
 
 def _usable_file_rows(
-    rows: CSVRows, path: Path, layout: CSVLayout, refused: tuple[CSVLineProblem, ...] = FAULTS
+    rows: csv_reader.CSVRows,
+    path: Path,
+    layout: csv_reader.CSVLayout,
+    refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
 ) -> pl.DataFrame:
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
     if np.isin(rows.problems, refused).any():
-        raise unreadable_csv_lines(path, layout)
-    return rows.cells.filter(pl.Series(rows.problems != CSVLineProblem.BLANK))
+        raise csv_reader.unreadable_csv_lines(path, layout)
+    return rows.cells.filter(pl.Series(rows.problems != csv_reader.CSVLineProblem.BLANK))
 
 
-def open_table_file(path: Path, file: CSVFormat | None = None) -> OpenTableFile:
+def open_table_file(path: Path, file: csv_reader.CSVFormat | None = None) -> OpenTableFile:
     """Return a table and the names of its columns that can be used; an index column has no name."""
     kind = table_file_format(path)
     check_table_file(path)
@@ -146,16 +142,16 @@ def open_table_file(path: Path, file: CSVFormat | None = None) -> OpenTableFile:
         if kind == "parquet":
             layout, names = None, pl.scan_parquet(path, glob=False).collect_schema().names()
         else:
-            layout = read_csv_layout(path, file or CSVFormat())
+            layout = csv_reader.read_csv_layout(path, file or csv_reader.CSVFormat())
             names = [name for name in layout.names if name.strip()]
     if len(names) > MOST_COLUMNS:
         raise InputError(f"The file {path.name!r} must have at most {MOST_COLUMNS:,} columns.")
     return OpenTableFile(path, names, layout)
 
 
-def write_table_file(table: pl.DataFrame, path: Path, file: CSVFormat | None = None) -> None:
+def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
-    file = file or CSVFormat()
+    file = file or csv_reader.CSVFormat()
     if table_file_format(path) == "parquet":
         written = io.BytesIO()
         table.write_parquet(written)
@@ -163,7 +159,7 @@ def write_table_file(table: pl.DataFrame, path: Path, file: CSVFormat | None = N
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
-    kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in CSV)
+    kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in csv_reader.CSV)
     separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
     # An empty field and none at all are the same to a reader of CSV.
     table = table.with_columns(pl.col(pl.String).replace("", None))
@@ -176,7 +172,9 @@ def read_feature_file(path: Path, schema: Schema, further: list[str] | None = No
     opened = open_table_file(path, schema.file)
     wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
-    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(CSVLineProblem.UNDECODED,))
+    table = opened.read(
+        list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(csv_reader.CSVLineProblem.UNDECODED,)
+    )
     return _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False), table.select(
         wanted
     )
@@ -218,7 +216,7 @@ def _encode_training_file(
     return _encode_file_features(table, schema, typed, refused=not ignored), target
 
 
-def read_people_file(column: pl.Series, file: CSVFormat) -> np.ndarray:
+def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarray:
     """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
     from dpconvex.inputs.cells import read_identifier_cells
 
@@ -253,7 +251,7 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
     return rows
 
 
-def _comma_hint(file: CSVFormat) -> str:
+def _comma_hint(file: csv_reader.CSVFormat) -> str:
     """Return how numbers with a decimal comma are read, where the schema does not say so."""
     return "" if file.decimal == "," else ' Decimal commas need decimal = "," in [file].'
 
@@ -269,7 +267,7 @@ def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
             raise InputError(f"The column {column.name!r} must hold dates.")
 
 
-def _read_file_target(table: pl.DataFrame, name: str, file: CSVFormat, ignored: bool = False) -> pl.Series:
+def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> pl.Series:
     """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
@@ -364,7 +362,7 @@ class FilePiece:
     path: str
     first: int
     last: int
-    layout: CSVLayout | None = None
+    layout: csv_reader.CSVLayout | None = None
 
     def read(self, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
         """Return the wanted columns, by the rules of `OpenTableFile.read`."""
@@ -406,7 +404,7 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
     pieces: list[FilePiece] = []
     largest = 1
     for path in files:
-        if path.suffix.lower() in PACKED:
+        if path.suffix.lower() in csv_reader.PACKED:
             raise InputError(
                 f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
             )
@@ -445,12 +443,12 @@ def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
     return [*pieces, FilePiece(str(path), first, len(lengths))], longest
 
 
-def _split_csv_file(path: Path, size: int, layout: CSVLayout) -> list[FilePiece]:
+def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list[FilePiece]:
     """Return pieces of about `size` bytes that end with a line."""
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:
-            stop = find_csv_line_end(file, min(start + size, end), layout.newline)
+            stop = csv_reader.find_csv_line_end(file, min(start + size, end), layout.newline)
             pieces.append(FilePiece(str(path), start, stop, layout))
             start = stop
     return pieces or [FilePiece(str(path), start, start, layout)]

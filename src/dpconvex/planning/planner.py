@@ -24,23 +24,7 @@ from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_
 from dpconvex.fit.fit_plan import plan_fit, planned_mu
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.planning.excess_and_prescriptions import (
-    RESIDUAL_SCALES,
-    SPREADS,
-    classifier_prescription,
-    descent_excess,
-    logistic_constant_excess,
-    logistic_excess,
-    logistic_excess_intercept,
-    mean_excess,
-    objective_prescription,
-    output_prescription,
-    output_squares_excess,
-    prescription_noise_stds,
-    quantile_constant_excess,
-    quantile_excess,
-    reference_moment,
-)
+from dpconvex.planning import excess_and_prescriptions as prescriptions
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -110,9 +94,11 @@ class PlannedProblem:
             if self.task == "logistic":
                 return self._logistic_risk(mechanism)
             if self.task == "linear":
-                return float(mean_excess(self._linear_excess(mechanism)))
+                return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
             levels = self.levels or (self.quantile,)
-            return float(np.mean([mean_excess(self._quantile_excess(mechanism, level)) for level in levels]))
+            return float(
+                np.mean([prescriptions.mean_excess(self._quantile_excess(mechanism, level)) for level in levels])
+            )
         except ValueError:  # no penalty fits a tiny budget
             return math.inf
 
@@ -141,14 +127,14 @@ class PlannedProblem:
 
     def _reference(self) -> tuple[float, Array]:
         """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
-        scales = RESIDUAL_SCALES if self.residual_scale is None else np.array([self.residual_scale])
-        moment = reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
+        scales = prescriptions.RESIDUAL_SCALES if self.residual_scale is None else np.array([self.residual_scale])
+        moment = prescriptions.reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
         bounds, (moment, scales) = self.bounds, self._reference()
         if mechanism == "output":
-            return output_squares_excess(bounds, self.guarantee, moment, scales)
+            return prescriptions.output_squares_excess(bounds, self.guarantee, moment, scales)
         if mechanism == "none":
             return np.full(len(scales), bounds.dimension / bounds.n_samples)
         if mechanism == "constant":
@@ -161,36 +147,39 @@ class PlannedProblem:
         if mechanism == "gradient":
             return self._descent_excess(feature_moment=moment, residual_scales=scales, level=level)
         if mechanism == "constant":
-            return quantile_constant_excess(size, moment, scales)
+            return prescriptions.quantile_constant_excess(size, moment, scales)
         smoothing: dict[str, Any] = {}
         if mechanism == "output":
-            chosen = output_prescription(level, bounds, self.guarantee)
+            chosen = prescriptions.output_prescription(level, bounds, self.guarantee)
             _, release = self._noise("output", replace(bounds, alpha=chosen.alpha))
             smoothing = {"alpha": chosen.alpha, "release_std": release}
         elif mechanism == "objective":
-            chosen = objective_prescription(level, _KERNEL, bounds, self.guarantee)
+            chosen = prescriptions.objective_prescription(level, _KERNEL, bounds, self.guarantee)
             loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
             noise, release = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
             smoothing = {"alpha": chosen.alpha, "gradient_std": noise / n, "release_std": release}
             smoothing |= {"bandwidth": chosen.bandwidth, "level": chosen.level}
-        return quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
+        return prescriptions.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
 
     def _logistic_risk(self, mechanism: str) -> float:
-        intercept = 1.0 if self.class_rate is None else logistic_excess_intercept(self.class_rate)
+        intercept = 1.0 if self.class_rate is None else prescriptions.logistic_excess_intercept(self.class_rate)
         if mechanism == "constant":
-            return logistic_constant_excess(intercept)
+            return prescriptions.logistic_constant_excess(intercept)
         if mechanism == "gradient":
             return float(self._descent_excess(intercept=intercept))
         settings = {"intercept": intercept}
         if mechanism != "none":
             shared = {"problems": self.problems}
-            alpha = classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
+            alpha = prescriptions.classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
             noise, release = self._noise(mechanism, replace(self.bounds, alpha=alpha))
             settings |= {"alpha": alpha, "gradient_std": noise / self.n_samples, "release_std": release}
-        spreads = np.sqrt(SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
+        spreads = np.sqrt(prescriptions.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
         if self.feature_spread is not None:
             spreads = np.array([self.feature_spread])
-        risks = [logistic_excess(self.n_samples, self.n_features, float(spread), **settings) for spread in spreads]
+        risks = [
+            prescriptions.logistic_excess(self.n_samples, self.n_features, float(spread), **settings)
+            for spread in spreads
+        ]
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
@@ -198,11 +187,11 @@ class PlannedProblem:
         bounds = self.bounds
         mu = planned_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
-        return descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
+        return prescriptions.descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""
-        return prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
+        return prescriptions.prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
 
 
 @dataclass(frozen=True)

@@ -18,37 +18,12 @@ from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
+from dpconvex.reports import coefficients_and_forecasts as facts_of_model
+from dpconvex.reports import wording
 from dpconvex.reports.charts import accuracy_chart, effect_chart, interval_chart, tradeoff_chart, tradeoff_chart_curve
-from dpconvex.reports.coefficients_and_forecasts import (
-    AccuracyForecast,
-    CoefficientUncertainty,
-    attacker_limits,
-    coefficient_column_bounds,
-    coefficient_problem_names,
-    coefficient_rows,
-    coefficient_uncertainty,
-    feature_names,
-    forecast_model,
-    gaussian_guarantee,
-)
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import printable_on_page
 from dpconvex.reports.release_file import ReleaseFileFacts
-from dpconvex.reports.wording import (
-    formula_wording,
-    largest_factor,
-    limits_wording,
-    mechanism_wording,
-    method_wording,
-    noise_wording,
-    promise_wording,
-    quantity_wording,
-    quotable_wording,
-    release_answer_wording,
-    sampler_wording,
-    unit_name_wording,
-    unit_wording,
-)
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
@@ -90,13 +65,17 @@ def render_report(
     check_is_fitted(model, "certificate_")
     certificate = model.certificate_
     certificate.verify()
-    guarantee, sharper = certificate.guarantee, gaussian_guarantee(certificate)
+    guarantee, sharper = certificate.guarantee, facts_of_model.gaussian_guarantee(certificate)
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     release = ReleaseFileFacts() if release is None else release
-    spread, ahead, who = coefficient_uncertainty(model), forecast_model(model), release_answer_wording(release)
-    attacks = [("by the claim", attacker_limits(guarantee))]
+    spread, ahead, who = (
+        facts_of_model.coefficient_uncertainty(model),
+        facts_of_model.forecast_model(model),
+        wording.release_answer_wording(release),
+    )
+    attacks = [("by the claim", facts_of_model.attacker_limits(guarantee))]
     if sharper is not None:
-        attacks.append(("by the mechanism itself", attacker_limits(sharper)))
+        attacks.append(("by the mechanism itself", facts_of_model.attacker_limits(sharper)))
     few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
     intervals = interval_chart(model, _MOST_BARS) if few else None
     environment = Environment(
@@ -104,14 +83,14 @@ def render_report(
     )
     return environment.get_template("report.html").render(
         title=f"Privacy report: {release.name or type(model).__name__}",
-        quote=quotable_wording(model, release),
+        quote=wording.quotable_wording(model, release),
         who=who,
         missing=not all(answer for _, answer in who),
         learned=_learned_columns(model, release.target),
-        unit=unit_name_wording(certificate, release),
+        unit=wording.unit_name_wording(certificate, release),
         joins=certificate.neighbors == "add_or_remove_one",
-        limits=list(limits_wording(certificate)),
-        method=method_wording(certificate),
+        limits=list(wording.limits_wording(certificate)),
+        method=wording.method_wording(certificate),
         scores=[score for score in scores if math.isfinite(score.value)],
         nist=nist_answers(certificate, release, ledger is not None),
         does=(type(model).__doc__ or "").strip().split("\n")[0],
@@ -121,31 +100,31 @@ def render_report(
         certificate_json=certificate.to_json(),
         seeded=certificate.sampler.startswith("seeded"),
         warnings=certificate.warnings,
-        promise=promise_wording(guarantee),
-        formula=formula_wording(guarantee),
+        promise=wording.promise_wording(guarantee),
+        formula=wording.formula_wording(guarantee),
         kind=guarantee.kind,
-        factor=None if isinstance(guarantee, GaussianDP) else largest_factor(guarantee.epsilon_bound),
+        factor=None if isinstance(guarantee, GaussianDP) else wording.largest_factor(guarantee.epsilon_bound),
         failure=float(getattr(guarantee, "delta_bound", 0.0)),
         attacks=attacks,
         sharper=sharper,
         tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
         groups=_report_group_promises(certificate),
-        whom=unit_wording(certificate.unit),
+        whom=wording.unit_wording(certificate.unit),
         thing="record" if certificate.unit == RECORD else "person",
         things=certificate.bounds.counted,
         epsilons=_equivalent_epsilons(guarantee),
         noise=[
-            (quantity_wording(name), noise_wording(term, certificate.bounds.counted))
+            (wording.quantity_wording(name), wording.noise_wording(term, certificate.bounds.counted))
             for name, term in certificate.noise.items()
         ],
-        mechanism=mechanism_wording(certificate.mechanism),
-        sampler=sampler_wording(certificate),
+        mechanism=wording.mechanism_wording(certificate.mechanism),
+        sampler=wording.sampler_wording(certificate),
         facts=_report_public_facts(certificate),
         settings=_report_settings(certificate),
-        headings=coefficient_problem_names(model),
+        headings=facts_of_model.coefficient_problem_names(model),
         coefficients=_report_coefficient_table(model, spread),
         spread=spread,
-        bounded=coefficient_column_bounds(model) is not None,
+        bounded=facts_of_model.coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
         interval_plot=intervals,
         effect_plot=None if intervals else effect_chart(model, _MOST_BARS),
@@ -196,7 +175,7 @@ def _report_group_promises(certificate: Certificate) -> list[tuple[int, str]]:
     rows: list[tuple[int, str]] = []
     for size in () if "person" in certificate.unit else (1, 2, 5, 10):
         try:
-            rows.append((size, promise_wording(certificate.for_group(size))))
+            rows.append((size, wording.promise_wording(certificate.for_group(size))))
         except ValueError:  # delta would be 1
             rows.append((size, "nothing"))
     return rows
@@ -204,7 +183,7 @@ def _report_group_promises(certificate: Certificate) -> list[tuple[int, str]]:
 
 def _learned_columns(model: Fitted, target: str) -> str:
     """Return the target and the names of the columns."""
-    names = feature_names(model)
+    names = facts_of_model.feature_names(model)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"{f'“{target}”' if target else 'a target column'} from {len(names)} columns: {listed}"
 
@@ -221,7 +200,7 @@ def _report_tradeoff(certificate: Certificate, sharper: Guarantee | None, accura
     return tradeoff_chart(words, certificate.guarantee, more, answer)
 
 
-def _report_accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
+def _report_accuracy_rows(ahead: facts_of_model.AccuracyForecast) -> list[tuple[str, str]]:
     """Return budgets and predicted excess losses as a table."""
     rows = [
         (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), ahead.form(risk))
@@ -230,17 +209,25 @@ def _report_accuracy_rows(ahead: AccuracyForecast) -> list[tuple[str, str]]:
     return [*rows, ("without privacy", ahead.form(ahead.without_privacy))]
 
 
-def _report_coefficient_table(model: Fitted, spread: CoefficientUncertainty | None) -> list[dict[str, object]]:
+def _report_coefficient_table(
+    model: Fitted, spread: facts_of_model.CoefficientUncertainty | None
+) -> list[dict[str, object]]:
     """Return the rows of coefficients with noise and public bounds."""
-    rows, bounds = coefficient_rows(model), coefficient_column_bounds(model)
-    first = len(rows) - len(feature_names(model))  # 1 after an intercept
+    rows, bounds = facts_of_model.coefficient_rows(model), facts_of_model.coefficient_column_bounds(model)
+    first = len(rows) - len(facts_of_model.feature_names(model))  # 1 after an intercept
     table: list[dict[str, object]] = []
     for number, row in enumerate(rows, -first):
         noise = None if spread is None else spread.intercept if number < 0 else spread.coef[number]
-        limits_wording = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
+        limits = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
         words = "" if noise is None else f"{noise:.3g}"
         table.append(
-            {"name": row.name, "values": row.values, "ends": row.intervals, "noise": words, "bounds": limits_wording}
+            {
+                "name": row.name,
+                "values": row.values,
+                "ends": row.intervals,
+                "noise": words,
+                "bounds": limits,
+            }
         )
     return table
 

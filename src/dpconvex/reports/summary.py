@@ -12,6 +12,7 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.certificate import Certificate
+from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg
 from dpconvex.reports.coefficients_and_forecasts import (
     attacker_limits,
@@ -23,16 +24,6 @@ from dpconvex.reports.coefficients_and_forecasts import (
     gaussian_guarantee,
 )
 from dpconvex.reports.printable import printable_text
-from dpconvex.reports.wording import (
-    guarantee_meaning_wording,
-    guarantee_wording,
-    label_wording,
-    mechanism_wording,
-    neighbors_wording,
-    noise_wording_lines,
-    public_facts_wording,
-    sampler_wording,
-)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,17 +46,17 @@ class Summary:
 
 def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
     """Return a certificate as labels and words; a line without a label continues the one above."""
-    labels = label_wording(certificate)
+    labels = wording.label_wording(certificate)
     facts = [
-        ("guarantee", guarantee_wording(certificate.guarantee)),
-        ("meaning", guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
+        ("guarantee", wording.guarantee_wording(certificate.guarantee)),
+        ("meaning", wording.guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
         ("promised to", certificate.unit),
-        ("neighbours", neighbors_wording(certificate)),
-        ("mechanism", mechanism_wording(certificate.mechanism)),
+        ("neighbours", wording.neighbors_wording(certificate)),
+        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
         ("because", certificate.theorem),
-        ("public facts", public_facts_wording(certificate)),
-        *(("" if number else "noise", line) for number, line in enumerate(noise_wording_lines(certificate))),
-        ("sampler", sampler_wording(certificate)),
+        ("public facts", wording.public_facts_wording(certificate)),
+        *(("" if number else "noise", line) for number, line in enumerate(wording.noise_wording_lines(certificate))),
+        ("sampler", wording.sampler_wording(certificate)),
     ]
     if labels is not None:
         facts.append(("label set", labels))
