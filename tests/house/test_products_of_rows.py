@@ -69,10 +69,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "counted[rows] @ part": EXACT,
     },
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
-    "engine/sparse_rows.py": {
-        "self.base @ self.base": PUBLIC,
-        "mapped.T @ mapped": PUBLIC,
-    },
+    "engine/sparse_rows.py": {"self.base @ self.base": PUBLIC, "mapped.T @ mapped": PUBLIC},
     "estimators/auc.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
     "estimators/linear.py": {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,

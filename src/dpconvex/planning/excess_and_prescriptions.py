@@ -248,13 +248,6 @@ def output_prescription(
     ----------
     quantile, bounds, guarantee, alpha
         As in :func:`objective_prescription`; GaussianDP is offered too.
-
-    Examples
-    --------
-    >>> from dpconvex.privacy import GaussianDP
-    >>> bounds = LinearBounds(10_000, 3, Pinball(0.5), row_norm=1.0, max_norm=1.0, alpha=0.0)
-    >>> output_prescription(0.5, bounds, GaussianDP(0.5)).bandwidth
-    0.0
     """
     alphas = _QUANTILE_ALPHAS if alpha is None else np.array([float(alpha)])
     stds = _release_stds(replace(bounds, loss=Pinball(quantile)), guarantee, alphas)[:, None]
@@ -409,14 +402,7 @@ def quantile_constant_excess(dimension: int, feature_moment: float, residual_sca
 
 
 def logistic_constant_excess(intercept: float = 1.0) -> float:
-    """Return the excess of the best constant prediction, in nats, where the best margins have this mean.
-
-    Examples
-    --------
-    >>> rare = logistic_excess_intercept(0.03)
-    >>> round(logistic_constant_excess(), 2), round(logistic_constant_excess(rare), 2)
-    (0.14, 0.03)
-    """
+    """Return the excess of the best constant prediction, in nats, where the best margins have this mean."""
     best = expit(intercept + _MARGINS)
     share = float(_WEIGHTS @ best)  # of positive labels
     gap = best * np.log(best / share) + (1 - best) * np.log((1 - best) / (1 - share))
@@ -443,11 +429,6 @@ def logistic_excess(
 
     ``spread`` is the standard deviation of one mapped feature. ``gradient_std`` and ``release_std`` are those of the
     noise per coordinate of the MEAN gradient and of the coefficients. The excess is in nats, sampling included.
-
-    Examples
-    --------
-    >>> round(logistic_excess(100_000, 9, 0.25) * 2 * 100_000 / 10, 1)
-    1.0
     """
     v = spread**2
     best = expit(intercept + _MARGINS)

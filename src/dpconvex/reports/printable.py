@@ -31,13 +31,7 @@ def printable_on_page(value: object) -> object:
 
 
 def printable_quote(value: object) -> str:
-    r"""Return a text, number or list of them as JSON, YAML and TOML alike write it, text in double quotes.
-
-    Examples
-    --------
-    >>> print(printable_quote("na\u00efve\x7f"))
-    "naïve\u007f"
-    """
+    r"""Return a text, number or list of them as JSON, YAML and TOML alike write it, text in double quotes."""
     plain = json.dumps(value, ensure_ascii=False)
     return "".join(sign if _is_seen(sign) else _escape_sign(sign, r"\u{:04x}") for sign in plain)
 

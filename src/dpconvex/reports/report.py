@@ -220,15 +220,7 @@ def _report_coefficient_table(
         noise = None if spread is None else spread.intercept if number < 0 else spread.coef[number]
         limits = "" if bounds is None or number < 0 else f"{bounds[0][number]:g} to {bounds[1][number]:g}"
         words = "" if noise is None else f"{noise:.3g}"
-        table.append(
-            {
-                "name": row.name,
-                "values": row.values,
-                "ends": row.intervals,
-                "noise": words,
-                "bounds": limits,
-            }
-        )
+        table.append({"name": row.name, "values": row.values, "ends": row.intervals, "noise": words, "bounds": limits})
     return table
 
 

@@ -107,11 +107,6 @@ class NoiseSource:
     -----
     Privacy: what :meth:`add` returns lies on a public grid. The law of each number is within `FAILURE_PROBABILITY` of
     the rounded ideal law. opendp's law is the discrete Gaussian on the same grid. l2-Laplace noise is ours either way.
-
-    Examples
-    --------
-    >>> NoiseSource(0).add_gaussian([10.0], 0.5).shape
-    (1,)
     """
 
     def __init__(self, random_state: Seed = None, sampler: str = "auto") -> None:
