@@ -119,7 +119,7 @@ def test_progress_does_not_count_passes(folder, monkeypatch):
         def __exit__(self, *_):
             return None
 
-    monkeypatch.setattr(fit_command, "output_progress", lambda message: Screen())
+    monkeypatch.setattr(fit_command.output, "output_progress", lambda message: Screen())
     monkeypatch.setattr(partitions, "FEWEST_BYTES", 200)
     monkeypatch.setattr(partitions, "COPIES", 1 << 24)
     rng = np.random.default_rng(0)
@@ -147,7 +147,7 @@ def test_progress_does_not_tell_a_private_number_of_rows(folder, monkeypatch):
         def __exit__(self, *_):
             return None
 
-    monkeypatch.setattr(fit_command, "output_progress", lambda message: Screen())
+    monkeypatch.setattr(fit_command.output, "output_progress", lambda message: Screen())
     monkeypatch.setattr(partitions, "FEWEST_BYTES", 200)
     monkeypatch.setattr(partitions, "COPIES", 1 << 24)
     private = ["--neighbors", "add_or_remove_one", "--nominal-samples", "50"]
