@@ -327,7 +327,7 @@ class MemoryRows:
     # The same rows with other numbers.
 
     def _replace(self, **attributes: Any) -> Self:
-        """Return a copy with other attributes; mapped rows that are cached serve it, too."""
+        """Return a copy with other attributes, which maps its rows again."""
         other = copy.copy(self)
         vars(other).update(attributes)
         vars(other).pop("mean_target_size", None)

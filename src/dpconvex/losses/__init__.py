@@ -1,4 +1,9 @@
-"""Losses of one record: value, derivatives in the margin, and the constants privacy needs."""
+"""Losses of one record: value, derivatives in the margin, and the constants privacy needs.
+
+>>> losses = [Pinball(0.9), Absolute(), Huber(0.5), Squared(), SoftThreshold(1.0), Hinge(), ReLU(), Logistic()]
+>>> [round(float(loss.value(1.0, -1.0)), 2) for loss in losses]
+[1.8, 2.0, 0.88, 2.0, 1.0, 2.0, 2.0, 1.31]
+"""
 
 from dpconvex.losses.pairwise import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pointwise import (

@@ -48,13 +48,9 @@ RULES = {
 }
 
 NAMES = {
-    "objective": "ObjectivePerturbation",
-    "output": "OutputPerturbation",
-    "gradient": "NoisyGradientDescent",
-    "sgd": "NoisySGD",
-    "phased-erm": "PhasedERM",
-    "phased-sgd": "PhasedSGD",
-}
+    "objective": "ObjectivePerturbation", "output": "OutputPerturbation", "gradient": "NoisyGradientDescent",
+    "sgd": "NoisySGD", "phased-erm": "PhasedERM", "phased-sgd": "PhasedSGD",
+}  # fmt: skip
 
 
 def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":

@@ -13,13 +13,7 @@ __all__ = ["printable_on_page", "printable_quote", "printable_text"]
 
 
 def printable_text(text: str, kept: str = "") -> str:
-    r"""Return text whose signs can all be seen; others are escaped, like ``\x1b``, but for the ones that are kept.
-
-    Examples
-    --------
-    >>> print(printable_text("red \x1b[31m"))
-    red \x1b[31m
-    """
+    r"""Return text whose signs can all be seen; others are escaped, like ``\x1b``, but for the ones that are kept."""
     if text.isprintable():
         return text
     return "".join(sign if _is_seen(sign) or sign in kept else _escape_sign(sign, r"\x{:02x}") for sign in text)

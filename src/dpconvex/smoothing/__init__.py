@@ -1,4 +1,12 @@
-"""Smoothing: kinked losses made smooth, from above by convolution or from below by Moreau envelopes."""
+"""Smoothing: kinked losses made smooth, from above by convolution or from below by Moreau envelopes.
+
+>>> from dpconvex.losses import Absolute
+>>> from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
+>>> from dpconvex.smoothing import convolve
+>>> kernels = GaussianKernel(), LogisticKernel(), UniformKernel(), EpanechnikovKernel(), LaplacianKernel()
+>>> [round(float(convolve(Absolute(), kernel, 0.5).value(0.0, 0.0)), 3) for kernel in kernels]
+[0.399, 0.693, 0.25, 0.188, 0.5]
+"""
 
 from typing import TYPE_CHECKING
 
