@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from dpconvex.core.queries import QueryFactor, QuerySlope
 from dpconvex.fit import constants
@@ -213,16 +212,16 @@ def posterior(
     before = variances[:, None, None] + known
     total = before + variance
     likely = logs - (np.log(total) + found**2 / total) / 2
-    each = logsumexp(likely, axis=1)
+    each = np.logaddexp.reduce(likely, axis=1)
     log_weights = np.zeros_like(each)
     if variances.size > 1:
         octaves, weights = (np.array(part) for part in zip(*constants.TAIL_WEIGHTS, strict=True))
         members = np.clip(np.arange(1, variances.size)[:, None] + octaves, 1, variances.size - 1)
         mixed = np.log(weights)[None, :, None] + each[members]
-        scales = logsumexp(mixed, axis=1)
+        scales = np.logaddexp.reduce(mixed, axis=1)
         evidence = np.concatenate([[each[0].sum()], scales.sum(axis=1)])
         evidence = evidence + np.log(np.maximum(prior, 1e-300))
-        chances = np.exp(evidence - logsumexp(evidence))
+        chances = np.exp(evidence - np.logaddexp.reduce(evidence))
         shares = np.zeros_like(each)
         shares[0] = chances[0]
         parts = chances[1:, None, None] * np.exp(mixed - scales[:, None])
@@ -230,7 +229,7 @@ def posterior(
             np.add.at(shares, members[:, number], parts[:, number])
         log_weights = np.log(np.maximum(shares, 1e-300))
     held = log_weights[:, None] + likely - each[:, None]
-    held = np.exp(held - logsumexp(held, axis=(0, 1)))
+    held = np.exp(held - np.logaddexp.reduce(held, axis=(0, 1)))
     shrinkage = before / total
     mean = (held * shrinkage * found).sum(axis=(0, 1))
     second = (held * (shrinkage * variance + (shrinkage * found) ** 2)).sum(axis=(0, 1))

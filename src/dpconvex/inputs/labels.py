@@ -150,7 +150,8 @@ def _distinct_labels(y: Any, owner: str) -> np.ndarray:
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.
         warnings.simplefilter("ignore", UserWarning)
-        found = np.unique(y)
+        # Of booleans, sorting a million would take longer than a pass of the fit.
+        found = np.array([False, True])[[not y.all(), y.any()]] if y.dtype == bool else np.unique(y)
         check_classification_targets(found)
     return found
 
