@@ -296,7 +296,7 @@ def candidate_with_budget(
         model.set_params(nominal_samples=training)
     if hasattr(model, "verbose"):
         model.set_params(verbose=0)  # messages of each run would tell how many there were
-    return takes_columns_in_order(model)
+    return cast(input_settings.Classifier, takes_columns_in_order(model))
 
 
 def selection_score(

@@ -43,7 +43,7 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
         return np.asarray(column)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # of pandas: floats beside NaN
         codes = np.asarray(getattr(column, "cat", column).codes)
-        return _identifier_objects([*dtype.categories.tolist(), None])[codes]
+        return np.asarray(_identifier_objects([*dtype.categories.tolist(), None])[codes])
     listed = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
     if listed is None:
         return np.asarray(column)

@@ -204,13 +204,13 @@ class SparseRows(MemoryRows):
         """Return ``min(1, row_norm / ||x_i||)`` of all rows."""
         from dpconvex.engine.sparse_kernels import sparse_shortening_kernel
 
-        factors, scale = np.empty(self.n_rows), self.bounds_and_scales[3]
+        factors, scale, norm = np.empty(self.n_rows), self.bounds_and_scales[3], self.row_map.row_norm
         square = float(self.base @ self.base) * (1 + self.base.size * 2.3e-16)
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
-            facts = scale, self.base, square, self.row_map.row_norm, factors[rows]
-            sparse_shortening_kernel(*self.offsets, self._indices_of(rows), *facts)
+            indices = self._indices_of(rows)
+            sparse_shortening_kernel(*self.offsets, indices, scale, self.base, square, norm, factors[rows])
             return []
 
         self.sum_runs(run)
@@ -354,8 +354,8 @@ class SparseRows(MemoryRows):
 
         def run(span: tuple[int, int]) -> Partial:
             rows, counts = self._span(span), np.zeros((width, bins))
-            facts = (*self.bounds_and_scales, self._factors_of(rows), max_octave, counts)
-            sparse_octave_kernel(*self._raw.parts, self._indices_of(rows), *facts)
+            indices, factors = self._indices_of(rows), self._factors_of(rows)
+            sparse_octave_kernel(*self._raw.parts, indices, *self.bounds_and_scales, factors, max_octave, counts)
             return [counts]
 
         (counts,) = self._sum_matrices(run)
@@ -376,6 +376,7 @@ class SparseRows(MemoryRows):
         self._require_weights()
         rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
         lengths, scale, lead = np.empty(self.n_rows), self.bounds_and_scales[3], int(self.row_map.fit_intercept)
+        kernel: Any
         facts: tuple[Any, ...]
         if matrix.ndim == 1:
             diagonal = np.ascontiguousarray(matrix[lead:])

@@ -160,7 +160,8 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     try:
         with _quiet_training_checks():
             X = _merge_duplicates(X)
-            return validate_data(estimator, X, reset=reset, dtype=_training_float_types(X), accept_sparse="csr")
+            kinds = _training_float_types(X)
+            return cast("np.ndarray", validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"))
     except (ValueError, OverflowError, TypeError):
         problem = _find_data_problem(estimator, X, 1, reset)
     raise problem or _unknown_problem(owner)

@@ -135,7 +135,7 @@ class L1Norm(_VectorSignLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u||_1`` of every row."""
-        return np.abs(u).sum(axis=-1)
+        return np.asarray(np.abs(u).sum(axis=-1))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs; 0 at a kink."""
@@ -186,7 +186,7 @@ class L1WithLink(_VectorSignLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u_{1..m}||_1 + c`` of every row."""
-        return np.abs(u[:, :-1]).sum(axis=-1) + link_parts(self.pointwise, u[:, -1])[0]
+        return np.asarray(np.abs(u[:, :-1]).sum(axis=-1) + link_parts(self.pointwise, u[:, -1])[0])
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs, and the slope of the link in ``u_{m+1}``."""
@@ -295,11 +295,11 @@ class PiecewiseLinear(VectorLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
-        return self._heights(u).max(axis=1)
+        return np.asarray(self._heights(u).max(axis=1))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The slope of the first piece that attains the maximum."""
-        return self._slopes[self._heights(u).argmax(axis=1)]
+        return np.asarray(self._slopes[self._heights(u).argmax(axis=1)])
 
     def _heights(self, u: Array) -> Array:
         """``<a_p, u> + b_p`` of every row and piece."""
@@ -371,9 +371,9 @@ class Bowl(_VectorSignLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""
-        return np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0)
+        return np.asarray(np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs outside the ball, 0 inside."""
         outside = np.abs(u).sum(axis=-1) > (0.0 if level is None else level)
-        return np.sign(u) * outside[:, None]
+        return np.asarray(np.sign(u) * outside[:, None])

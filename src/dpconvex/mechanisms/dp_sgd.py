@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose_guarantee, 
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.subsampling import check_sampling, subsampled_epsilon, subsampled_multiplier
 from dpconvex.types import Array
+
+if TYPE_CHECKING:  # it loads numba
+    from dpconvex.smoothing.compiled_slopes import CompiledSlope
 
 BatchBounds = LinearBounds | StructuredBounds
 BatchObjective = EmpiricalObjective | StructuredObjective
@@ -298,25 +301,25 @@ class _NoisySGDRun:
 
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
-        single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        copied = self.mapped is None and not single
+        single = self.compiled if self.sampling == "fixed" and self.size == 1 else None
+        copied = self.mapped is None and single is None
         chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
             if self.rows.has_people:  # of people, a random row each, drawn anew every so many steps
                 everyone = np.arange(self.n_rows)
                 self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
-            self._single(count, total) if single else self._batches(count, total)
+            self._batches(count, total) if single is None else self._single(count, total, single)
             steps -= count
 
-    def _single(self, steps: int, total: Array) -> None:
+    def _single(self, steps: int, total: Array, compiled: CompiledSlope) -> None:
         """Take steps of one record each, compiled."""
         from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
         chosen = self.generator.integers(0, self.n_rows, size=steps)
         for visited, records in self._visited(chosen, block_rows(self.theta.size)):
             run_single_sgd_loop(
-                self.generator, visited, *records, self.compiled,
+                self.generator, visited, *records, compiled,
                 self.theta, total, self.settings["step_size"], self.alpha, self.std,
             )  # fmt: skip
 

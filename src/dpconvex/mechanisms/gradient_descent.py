@@ -292,7 +292,7 @@ class StructuredGradientDescent(PrivateMechanism):
         def take_step(theta: Array) -> Array:
             total = rows.gradient_sum("gradients", theta)
             # An implicit step on the penalty: stable whatever alpha and the rate.
-            return (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
+            return np.asarray((theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha))
 
         with single_threaded_blas():  # the products are small: threads would wait for each other
             return average_mechanism_iterates(

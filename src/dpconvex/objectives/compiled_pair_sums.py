@@ -11,11 +11,14 @@ import math
 import numba
 import numpy as np
 
+from dpconvex.engine.rows import RowIndices
+from dpconvex.types import Array
+
 _compile = numba.njit(cache=True, nogil=True)
 
 
 @_compile
-def compiled_pair_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped-def]
+def compiled_pair_moments(scores: Array, floors: Array, cells: RowIndices, nodes: int, flush: int) -> Array:
     """Return ``sum_j T_k(x_j)`` per cell for k below ``nodes``.
 
     Partial sums are added to the totals every ``flush`` scores, so that no term passes through more than
@@ -38,7 +41,7 @@ def compiled_pair_moments(scores, floors, cells, nodes, flush):  # type: ignore[
 
 
 @_compile
-def compiled_near_pairs(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
+def compiled_near_pairs(weights: Array, source_floors: Array, target_floors: Array, blocks: Array) -> Array:
     """Return sums at the targets' nodes over all source cells within reach, ``blocks[target - source + reach]``."""
     reach = blocks.shape[0] // 2
     nodes = blocks.shape[1]
@@ -60,7 +63,7 @@ def compiled_near_pairs(weights, source_floors, target_floors, blocks):  # type:
 
 
 @_compile
-def compiled_pair_cells(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
+def compiled_pair_cells(scores: Array, floors: Array, cells: RowIndices, coefficients: Array) -> Array:
     """Return ``sum_k coefficients[cell, k] T_k(x)`` for every score, by Clenshaw's recurrence."""
     out = np.empty(scores.size)
     nodes = coefficients.shape[1]
@@ -75,7 +78,7 @@ def compiled_pair_cells(scores, floors, cells, coefficients):  # type: ignore[no
 
 
 @_compile
-def compiled_exponential_pairs(positions, masses):  # type: ignore[no-untyped-def]
+def compiled_exponential_pairs(positions: Array, masses: Array) -> Array:
     """Return ``Q_k = sum_{j >= k} masses_j exp(positions_k - positions_j)`` for increasing positions."""
     suffix = masses.copy()
     for k in range(positions.size - 2, -1, -1):
@@ -84,7 +87,7 @@ def compiled_exponential_pairs(positions, masses):  # type: ignore[no-untyped-de
 
 
 @_compile
-def compiled_direct_pairs(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
+def compiled_direct_pairs(targets: Array, sources: Array, low: RowIndices, high: RowIndices, with_value: bool) -> Array:
     """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``.
 
     A thousand terms are added up before they enter the total, so that no term passes through many roundings.

@@ -49,17 +49,17 @@ class AveragedEmpiricalLoss(DerivedPointwiseLoss):
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Simpson's rule; the value only guides line searches."""
         low, high = self._ends(z)
-        return (self.loss.value(y, low) + 4 * self.loss.value(y, z) + self.loss.value(y, high)) / 6
+        return np.asarray((self.loss.value(y, low) + 4 * self.loss.value(y, z) + self.loss.value(y, high)) / 6)
 
     def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(loss(z + width) - loss(z - width)) / (2 width)."""
         low, high = self._ends(z)
-        return (self.loss.value(y, high) - self.loss.value(y, low)) / (2 * self.width)
+        return np.asarray((self.loss.value(y, high) - self.loss.value(y, low)) / (2 * self.width))
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(slope(z + width) - slope(z - width)) / (2 width)."""
         low, high = self._ends(z)
-        return (self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width)
+        return np.asarray((self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width))
 
     def _ends(self, z: ArrayLike) -> tuple[Array, Array]:
         z = np.asarray(z)
@@ -185,7 +185,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
             curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
             return (np.einsum("i,ij,ij->j", curvature, block, block),)
 
-        return self.rows.sum(part)[0] / self.divisor + self.alpha
+        return np.asarray(self.rows.sum(part)[0] / self.divisor + self.alpha)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.

@@ -60,7 +60,7 @@ def _pair_cell_kernel(kind: str) -> Array:
     if kind == "value":
         # log1p keeps the relative accuracy of the far exponential.
         return np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t)))
-    return expit(t) if kind == "slope" else expit(t) * expit(-t)
+    return np.asarray(expit(t) if kind == "slope" else expit(t) * expit(-t))
 
 
 class _PairCells:
@@ -167,7 +167,7 @@ def _pair_cells_pay(near: _PairCells, far: _PairCells) -> bool:
     running = np.concatenate([[0], np.cumsum(far.counts)])
     pairs = float(near.counts @ (running[high] - running[low]).astype(np.float64))
     on_nodes = float((high - low).sum()) * NODES**2 + 30.0 * (near.index.size + far.index.size)
-    return on_nodes < 10 * pairs
+    return bool(on_nodes < 10 * pairs)
 
 
 def pair_cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:

@@ -85,7 +85,7 @@ class PairwiseObjective(LinearTermObjective):
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])
         self.negatives = np.ascontiguousarray(X[~which & there])
-        self.loss, self.n_rows = loss, X.shape[0]
+        self.loss, self.n_rows = loss, len(X)
         self.min_counts = (min_positive, min_negative)
         self.declared_norm = row_norm
         if row_norm is None:
@@ -543,4 +543,4 @@ class _PairwiseSlopes:
         # be rounded to the other side, where the neighbour's coefficients are.
         found = compiled_pair_cells(scores, self.floors[cell], cell, self.coefficients)
         # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
-        return np.clip(found, self.low, self.high)
+        return np.asarray(np.clip(found, self.low, self.high))

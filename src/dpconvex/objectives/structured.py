@@ -95,7 +95,7 @@ def _structured_operator_norms(stack: Array) -> Array:
     gram = unit @ turned if stack.shape[1] <= stack.shape[2] else turned @ unit
     top = np.linalg.eigvalsh(gram)[:, -1]
     with np.errstate(over="ignore"):  # a norm beyond float64 shrinks its record to 0
-        return largest * np.sqrt(np.maximum(top, 0.0)) * (1 + 1e-12)
+        return np.asarray(largest * np.sqrt(np.maximum(top, 0.0)) * (1 + 1e-12))
 
 
 class StructuredRecords:
@@ -165,7 +165,7 @@ class StructuredRecords:
             for rows_of, factors in self._factors:
                 levels = levels * factors if rows_of.start == 0 else levels
             self.level = np.clip(levels, -limit, limit)
-        self.n_rows, self.outputs, self.dim = matrices.shape
+        self.n_rows, self.outputs, self.dim = map(int, matrices.shape)
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
             sizes = sum(

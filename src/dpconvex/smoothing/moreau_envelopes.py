@@ -182,7 +182,7 @@ class BowlMoreau(_QuadraticEnvelope):
         s, levels = self._height(u, level)
         y = np.clip(self.modulus * u, -s[:, None], s[:, None])
         found = (y * u).sum(axis=1) - levels * s - np.square(y).sum(axis=1) / (2 * self.modulus)
-        return found if level is None else found + (levels - level)
+        return np.asarray(found if level is None else found + (levels - level))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``y = clip(c u, -s, s)``."""
@@ -197,7 +197,7 @@ class BowlMoreau(_QuadraticEnvelope):
         signs = np.where(clipped, np.sign(u), 0.0)
         moving = (s > 0) & (s < 1)
         share = np.where(moving, self.modulus / np.maximum(clipped.sum(axis=1), 1), 0.0)
-        return free + share[:, None, None] * signs[:, :, None] * signs[:, None, :]
+        return np.asarray(free + share[:, None, None] * signs[:, :, None] * signs[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -351,9 +351,9 @@ class VectorMoreau(SmoothedVectorLoss):
         y = self.gradient(u)
         square = np.square(y).sum(axis=1)
         if self.potential != "hellinger":
-            return (u * y).sum(axis=1) - square / (2 * self.smoothness)
+            return np.asarray((u * y).sum(axis=1) - square / (2 * self.smoothness))
         root = np.sqrt(np.maximum(self.curvature**2 - square, 0.0))
-        return (u * y).sum(axis=1) + self.width * root
+        return np.asarray((u * y).sum(axis=1) + self.width * root)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """Derivative of y where it exists: the identity on free coordinates, less a rank-one part for Hellinger."""
@@ -364,7 +364,7 @@ class VectorMoreau(SmoothedVectorLoss):
         free = np.where(clipped, 0.0, u)
         outer = free[:, :, None] * free[:, None, :]
         outer /= (self.width**2 + np.square(free).sum(axis=1))[:, None, None]
-        return s[:, None, None] * (np.where(clipped, 0.0, 1.0)[:, :, None] * eye - outer)
+        return np.asarray(s[:, None, None] * (np.where(clipped, 0.0, 1.0)[:, :, None] * eye - outer))
 
 
 def moreau_vector(

@@ -302,11 +302,11 @@ class SmoothedL1(_ConvolvedVectorLoss):
         x = u[:, : self.loss.size]
         smooth = np.abs(x) + self.bandwidth * self._law.gap(x / self.bandwidth)
         value = smooth.sum(axis=1)
-        return value if self.link is None else value + link_parts(self.link, u[:, -1])[0]
+        return np.asarray(value if self.link is None else value + link_parts(self.link, u[:, -1])[0])
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``2 cdf(u_j / h) - 1``, and the slope of the link."""
-        slopes = 2.0 * self._law.cdf(u / self.bandwidth) - 1.0
+        slopes: Array = 2.0 * self._law.cdf(u / self.bandwidth) - 1.0
         if self.link is not None:
             slopes[:, -1] = link_parts(self.link, u[:, -1])[1]
         return slopes
@@ -316,7 +316,7 @@ class SmoothedL1(_ConvolvedVectorLoss):
         bends = (2.0 / self.bandwidth) * self._law.pdf(u / self.bandwidth)
         if self.link is not None:
             bends[:, -1] = link_parts(self.link, u[:, -1])[2]
-        return bends[:, :, None] * np.eye(u.shape[1])
+        return np.asarray(bends[:, :, None] * np.eye(u.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -449,11 +449,12 @@ class SmoothedMax(_IntegratedVectorLoss):
         floor = np.full(n, pieces.floor) if level is None else np.array(level, dtype=np.float64)
         value, gradient, hessian = np.empty(n), np.empty((n, count)), np.empty((n, count, count))
         nodes, weights = np.polynomial.legendre.leggauss(self._nodes)
-        lines = np.array([[group.rise, group.high, group.fall, group.low] for group in pieces.groups]).T.copy()
+        lines = np.array([[group.rise, group.high, group.fall, group.low] for group in pieces.groups])
+        rise, high, fall, low = lines.T.copy()
 
         def part(rows: slice) -> None:
             expected_max_integral(
-                t[rows], floor[rows], *lines, self.bandwidth, _REACH, _PANEL, nodes, weights, order,
+                t[rows], floor[rows], rise, high, fall, low, self.bandwidth, _REACH, _PANEL, nodes, weights, order,
                 value[rows], gradient[rows], hessian[rows],
             )  # fmt: skip
 

@@ -130,7 +130,7 @@ def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float)
     shifts = (np.cumsum(sizes, axis=1) - 1) / counts
     kept = (sizes > shifts).sum(axis=1)
     shift = np.maximum(shifts[np.arange(len(u)), kept - 1], 0.0)
-    return np.sign(point) * np.maximum(np.abs(point) - shift[:, None], 0.0)
+    return np.asarray(np.sign(point) * np.maximum(np.abs(point) - shift[:, None], 0.0))
 
 
 def moreau_sgd(

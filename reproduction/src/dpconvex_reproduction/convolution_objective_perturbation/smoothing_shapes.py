@@ -180,7 +180,7 @@ _GRID = 80
 
 
 def _bowl(x: Array, level: float) -> Array:
-    return np.maximum(np.abs(x).sum(axis=-1) - level, 0.0)
+    return np.asarray(np.maximum(np.abs(x).sum(axis=-1) - level, 0.0))
 
 
 def measure_sets(cell: Cell) -> list[Row]:

@@ -148,7 +148,7 @@ def read_columns(filename: str, folder: Folder) -> dict[str, NDArray[Any]]:
 
 def indicators(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
     """Return one 0/1 column per public category; any other value gives a row of zeros."""
-    return (np.asarray(values)[:, None] == np.asarray(categories)[None, :]).astype(np.float64)
+    return np.asarray(np.asarray(values)[:, None] == np.asarray(categories)[None, :], dtype=np.float64)
 
 
 def encode(

@@ -102,7 +102,7 @@ def paper_bandwidth(quantile: float, n_samples: int, dimension: int) -> float:
     0.1187
     """
     rate = (dimension + math.log(n_samples)) / n_samples
-    return math.sqrt(quantile * (1 - quantile)) * rate**0.4
+    return math.sqrt(quantile * (1 - quantile)) * math.pow(rate, 0.4)
 
 
 def algorithm_1(

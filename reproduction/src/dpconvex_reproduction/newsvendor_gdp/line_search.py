@@ -70,7 +70,7 @@ def line_search_descent(
     beta = np.zeros((len(levels), dimension)) + np.asarray(start)
 
     def cost(points: Array) -> Array:
-        return np.asarray(loss.value(demand, points @ rows.T)).mean(axis=1)
+        return np.asarray(np.asarray(loss.value(demand, points @ rows.T)).mean(axis=1))
 
     for _ in range(steps):
         gradient = np.asarray(loss.gradient(demand, beta @ rows.T)) @ truncated / n
@@ -86,4 +86,4 @@ def line_search_descent(
             step[waiting] /= 2
         draws = rng.standard_normal(dimension if shared_noise else beta.shape)
         beta = beta - step[:, None] * (gradient + levels * draws / n)
-    return beta
+    return np.asarray(beta)

@@ -12,6 +12,7 @@ import numpy as np
 from dpconvex_reproduction.drawing import finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 from dpconvex_reproduction.output_perturbation import adversarial_study, tilted_study
+from dpconvex_reproduction.output_perturbation.risk_study import DELTA
 from dpconvex_reproduction.output_perturbation.tables import bound_curves
 from dpconvex_reproduction.output_perturbation.verdicts import (
     against,
@@ -26,7 +27,7 @@ __all__ = [
     "draw_adversarial", "draw_tilted", "judge_adversarial", "judge_tilted", "table_adversarial", "table_tilted",
 ]  # fmt: skip
 
-_DELTAS = (0.0, tilted_study.DELTA)
+_DELTAS = (0.0, DELTA)
 _TILTED_KEYS = ("tilt", "n", "epsilon", "d", "delta")
 _ADVERSARIAL_KEYS = ("radius", "n", "epsilon", "d", "delta")
 

@@ -42,7 +42,7 @@ _VANISHING = 1e-7  # a penalty too small to matter, for minimisers of convex obj
 def unit_rows(count: int, d: int, rng: np.random.Generator) -> Array:
     """Return rows drawn uniformly from the unit sphere."""
     X = rng.standard_normal((count, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _convex_accuracy(problem: OutputProblem) -> float:
     # about (spread/epsilon) R sqrt(ratio), far above the bound it claims; the divisor it has for
     # delta = 0 is what both cases need.
     divisor = (1 + problem.spread / problem.epsilon) ** 2 if problem.mean else 1.0
-    return problem.lipschitz * problem.radius * problem.ratio**1.5 / divisor
+    return float(problem.lipschitz * problem.radius * problem.ratio**1.5 / divisor)
 
 
 def theorem_3_4(problem: OutputProblem) -> OutputPreset:
@@ -199,13 +199,13 @@ def theorem_3_4(problem: OutputProblem) -> OutputPreset:
 
 def _smooth_scale(problem: OutputProblem) -> float:
     """``beta^(1/3) L^(2/3) R^(4/3)``."""
-    return (problem.smoothness * problem.lipschitz**2 * problem.radius**4) ** (1 / 3)
+    return float((problem.smoothness * problem.lipschitz**2 * problem.radius**4) ** (1 / 3))
 
 
 def _smooth_accuracy(problem: OutputProblem) -> float:
     r, n = problem.ratio, problem.records
     first = (problem.lipschitz**4 * problem.radius**2 / problem.smoothness) ** (1 / 3)
-    return min(first * r ** (-2 / 3) / n**2, _smooth_scale(problem) * r ** (2 / 3))
+    return float(min(first * r ** (-2 / 3) / n**2, _smooth_scale(problem) * r ** (2 / 3)))
 
 
 def _smooth_nontrivial(problem: OutputProblem) -> bool:

@@ -124,7 +124,7 @@ def laplace_or_gaussian(draws: Array, size: float, pure: bool, norms: Array) -> 
     """
     if not pure:
         return size * draws
-    return size * norms[:, None] * draws / np.linalg.norm(draws, axis=1, keepdims=True)
+    return np.asarray(size * norms[:, None] * draws / np.linalg.norm(draws, axis=1, keepdims=True))
 
 
 def project(points: Array, radius: float) -> Array:

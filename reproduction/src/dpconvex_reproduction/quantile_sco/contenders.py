@@ -117,4 +117,4 @@ def default_model(epsilon: float, seed: int | None) -> Any:
 
 def _default(data: Synthetic, epsilon: float, seed: int) -> Array:
     model = default_model(epsilon, seed).fit(data.X, data.y)
-    return np.r_[model.intercept_, model.coef_]
+    return np.asarray(np.r_[model.intercept_, model.coef_])

@@ -173,7 +173,7 @@ class PhasedPreset:
 
     def std(self, phase: int, problem: Problem) -> float:
         """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon`` for phase i = 1, 2, ..."""
-        step = self.step_size / 4**phase
+        step: float = self.step_size / 4**phase
         return 4 * problem.lipschitz * step * math.sqrt(math.log(1 / problem.delta)) / problem.epsilon
 
 

@@ -43,6 +43,7 @@ def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, st
     from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
     compiled = compile_slope(loss)
+    assert compiled is not None
     theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     weights = np.ones(len(targets))
     left = steps - 1
@@ -167,6 +168,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     preset = phased_sgd_preset(n, d, problem)
     loss = contractive_envelope(problem, preset.step_size / 4)
     compiled, weights = compile_slope(loss), np.ones(n)
+    assert compiled is not None
     order, start, theta = rng.permutation(n), 0, np.zeros(d)
     for i in range(1, preset.phases + 1):
         count, step = n >> i, preset.step_size / 4**i

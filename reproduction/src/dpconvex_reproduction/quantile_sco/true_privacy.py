@@ -62,7 +62,7 @@ def _masses(slopes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the normal probabilities of the cells between increasing edges, accurate in both tails."""
     edges = np.concatenate([[-_FAR], slopes, [_FAR]])
     left, right = edges[:-1], edges[1:]
-    return np.where(left + right > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+    return np.asarray(np.where(left + right > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left)))
 
 
 @lru_cache(maxsize=16)

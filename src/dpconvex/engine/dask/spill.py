@@ -60,7 +60,7 @@ class SpilledLabels:
 
     def open(self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(labels)``, which turns each label into a number of its own, row by row."""
-        return function(self.labels)[self.codes.open()]
+        return np.asarray(function(self.labels)[self.codes.open()])
 
 
 @dataclass(frozen=True)
