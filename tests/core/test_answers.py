@@ -1,0 +1,361 @@
+"""What the handle sums, computed again row by row, and the sensitivities of its queries, computed again from the table.
+
+Rows, people's weights, ignored rows, sparse rows, parts and further targets; without noise, so that nothing is random.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from dpconvex.core import queries
+from dpconvex.core.private_rows import PrivateAnswers, PrivateRows
+from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
+from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation, row_norms, shorten_rows
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.row_weights import RowWeights
+from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.losses import Huber, Logistic, Pinball, Squared
+from dpconvex.privacy import LinearBounds, NoiseSource
+from dpconvex.privacy.certificate import CertificateError, CertifiedNoise
+from dpconvex.privacy.rounding_errors import relative_rounding_error, summation_rounding_error
+from dpconvex.smoothing import GaussianKernel, convolve
+
+N, COLUMNS, SIZE = 60, 3, 4
+THETA = np.array([0.2, -0.5, 1.0, 0.3])
+FRAME = Coordinates(
+    np.diag([1.0, 2.0, 0.5, 3.0]) + np.array([[0, 0, 0, 0], [0.2, 0, 0.3, 0], [0.1] + [0] * 3, [0] * 4]), 1
+)
+KINDS = ("rows", "people", "ignored", "sparse")
+
+
+class Exact(NoiseSource):
+    """Adds nothing."""
+
+    def __init__(self):
+        super().__init__(0)
+
+    def add(self, value, term):
+        return np.array(value)
+
+
+def table(kind):
+    """Return features, targets and what each row counts for."""
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (N, COLUMNS)), rng.uniform(-1, 1, N)
+    if kind == "sparse":
+        X = X * (rng.random(X.shape) < 0.5)
+    v = np.ones(N)
+    if kind == "people":
+        v = np.repeat(1 / np.array([1, 2, 3, 4] * 6), [1, 2, 3, 4] * 6)
+    if kind == "ignored":
+        v[::5] = 0.0
+    return X, y, v
+
+
+def handle(kind, loss=None, second=None):
+    loss = Pinball(0.8) if loss is None else loss
+    X, y, v = table(kind)
+    people, ignored = kind == "people", kind == "ignored"
+    bounds = LinearBounds(
+        N, COLUMNS, loss, math.sqrt(3), math.sqrt(3), people=people, ignored_rows=ignored
+    )  # fmt: skip
+    asked = {
+        "vector": Query("vector", 0.6, SIZE), "moments": Query.moments(SIZE), "count": Query("count"),
+        "score": Query("limited sum"), "histogram": Query.histograms(4), "by label": Query("histogram", 1, 8),
+        "octaves": Query.histograms(9, COLUMNS), "small": Query("second moments", 0.5, 10),
+    }  # fmt: skip
+    terms = {name: replace(query.term(bounds, 1.0), releases=100) for name, query in asked.items()}
+    targets = [np.where(v == 0, np.nan, y)] + ([] if second is None else [second])
+    kinds = SparseRows if kind == "sparse" else MemoryRows
+    weights = RowWeights(v, 24) if people else None
+    given = {} if weights is None else {"row_weights": weights}
+    row_map = RowMap.from_bounds(COLUMNS, (-1, 1))
+    rows = [kinds(csr_array(X) if kind == "sparse" else X, t, row_map, threads=1, **given) for t in targets]
+    return PrivateRows(rows, SimpleNamespace(bounds=bounds, noise=terms), Exact())
+
+
+def whole_rows(kind):
+    X, y, v = table(kind)
+    return np.hstack([np.ones((N, 1)), X]), y, v
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["target", "label", "residual", "margin", "distance", "length"])
+def test_counts_and_histograms(kind, name):
+    Z, y, v = whole_rows(kind)
+    if kind == "ignored":  # whose features and targets are 0
+        Z, y = np.where(v[:, None] == 0, [1.0, 0, 0, 0], Z), y * v
+    norms = np.linalg.norm(Z @ FRAME.matrix.T, axis=1)
+    values = {
+        "target": y, "label": np.where(y > 0, -1.0, 0.0), "residual": y - Z @ THETA, "margin": Z @ THETA,
+        "distance": np.log2(np.abs(Z @ THETA - 0.1)), "length": np.log2(norms),
+    }[name]  # fmt: skip
+    rows, statistic = handle(kind), QueryStatistic(name, THETA, 0.1, FRAME)
+    edges = np.sort(np.r_[np.quantile(values, [0.2, 0.7]), 1e6]) if name != "label" else np.array([-2.0, -0.5, 3.0])
+    edges[:2] += 1e-7
+    for point in edges:
+        level = 0.3 if kind == "ignored" else 0.0  # centred only where that was paid for
+        assert rows.count("count", statistic, point, 0.3) == pytest.approx(v @ ((values < point) - level), abs=1e-9)
+    assert rows.count("count", statistic, 1e7, 5.0) == pytest.approx(0.0 if kind == "ignored" else v.sum(), abs=1e-9)
+    assert rows.count("count", statistic, 1e7, -5.0) == pytest.approx(v.sum(), abs=1e-9)
+    bins = np.searchsorted(edges, values, side="right")
+    np.testing.assert_allclose(rows.histogram("histogram", statistic, edges), np.bincount(bins, v, 4), atol=1e-9)
+    wanted = np.stack([np.bincount(bins, v * side, 4) for side in (y <= 0, y > 0)])
+    np.testing.assert_allclose(rows.histogram("by label", statistic, edges, by_label=True), wanted, atol=1e-9)
+
+
+def test_a_count_may_stand_in_another_sum():
+    """In units in which it moves no further than that sum, to within a millionth."""
+    rows, statistic = handle("rows"), QueryStatistic("target")
+    wanted = rows.count("count", statistic, 0.0)
+    for name in ("vector", "moments", "histogram"):
+        assert rows.count(name, statistic, 0.0) == pytest.approx(wanted, rel=1e-12)
+        term = rows.terms[name]
+        unit = term.scale / rows.count_std(name)
+        assert (1 - 2e-6) * term.sensitivity < unit * Query("count").sensitivity(rows.bounds) < term.sensitivity
+    assert rows.count_std("count") == rows.terms["count"].scale
+    with pytest.raises(CertificateError, match="not 'count'"):
+        rows.count("score", statistic, 0.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_octaves(kind):
+    X, _, v = table(kind)
+    found = handle(kind).column_octaves("octaves", 0, 4)
+    away = np.clip(np.frexp(X)[1] + 4, 0, 4) * (X != 0)
+    for column in range(COLUMNS):
+        bins = 4 + away[:, column] * np.sign(X[:, column]).astype(int)
+        np.testing.assert_allclose(found[column], np.bincount(bins, v, 9), atol=1e-12)
+
+
+SLOPES = [
+    QuerySlope(Pinball(0.8), 0.0, "weight"), QuerySlope(Pinball(0.8), 0.3, "square"),
+    QuerySlope(Huber(0.3), 0.1, "clip"), QuerySlope(Logistic(), 0.0, "weight"), QuerySlope(Logistic(), -0.4, "clip"),
+    QuerySlope(None), QuerySlope(None, by_label=True), QuerySlope(convolve(Pinball(0.2), GaussianKernel(), 0.2), 0.1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_of_slopes(kind, slope):
+    """The derivative as its name says, limited by the norm of its row as the weighting says."""
+    Z, y, v = whole_rows(kind)
+    u = Z @ FRAME.matrix.T
+    z, unit = Z @ THETA, 2.0
+    loss, offset = slope.loss, slope.offset
+    if loss is None:
+        s, most = np.clip(y, -1, 1) if slope.by_label else np.ones(N), 1.0
+    elif loss.kind == "margin":
+        s = loss.gradient(y, z) - offset * y  # y c'(y z) for targets in [-1, 1], which labels are
+        most = max(abs(loss.slope_range[0] - offset), abs(loss.slope_range[1] - offset))
+    else:
+        s = -(-loss.gradient(y, z) - offset)
+        most = max(abs(loss.slope_range[0] - offset), abs(loss.slope_range[1] - offset))
+    ratio = 0.6 * unit / most / np.linalg.norm(u, axis=1)
+    if slope.weighting == "clip":
+        s = np.clip(s, -most * ratio, most * ratio)
+    else:
+        s = s * np.minimum(1, ratio) ** (2 if slope.weighting == "square" else 1)
+    rows = handle(kind)
+    found = rows.slope_sum("vector", THETA, slope, FRAME, unit)
+    np.testing.assert_allclose(found, (v * s) @ u, rtol=1e-9, atol=1e-9)
+    assert (ratio < 1).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("radius", [0.9, 20.0])
+def test_second_moments(kind, radius):
+    Z, _, v = whole_rows(kind)
+    u = Z @ FRAME.matrix.T / radius
+    u *= (np.sqrt(v) / np.maximum(1, np.linalg.norm(u, axis=1)))[:, None]
+    found = handle(kind).second_moments("moments", FRAME, radius)
+    np.testing.assert_allclose(found, u.T @ u, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["rows", "people", "ignored"])
+@pytest.mark.parametrize("weighting", ["weight", "square"])
+def test_second_moments_with_factors(kind, weighting):
+    Z, y, v = whole_rows(kind)
+    u, z, loss = Z @ FRAME.matrix.T, Z @ THETA, Huber(0.3)
+    radius = 2.0
+    norms = np.linalg.norm(u, axis=1)
+    w = np.minimum(1, radius / norms) ** (2 if weighting == "square" else 1)
+    factors = {
+        QueryFactor("slope", loss, weighting=weighting): w * loss.gradient(y, z) / loss.lipschitz,
+        QueryFactor("curvature", loss, weighting=weighting): np.sqrt(w * loss.curvature(y, z) / loss.smoothness),
+        QueryFactor("inside", width=0.4, weighting=weighting): np.sqrt(w) * (np.abs(y - z) <= 0.4),
+        QueryFactor("inside", weighting=weighting): np.zeros(N),
+    }
+    rows = handle(kind)
+    for factor, f in factors.items():
+        vectors = u * (np.minimum(np.abs(f) / radius, 1 / norms) * np.sqrt(v))[:, None]
+        found = rows.second_moments("moments", FRAME, radius, factor, THETA)
+        np.testing.assert_allclose(found, vectors.T @ vectors, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_limited_sums(kind):
+    Z, y, v = whole_rows(kind)
+    z, limit, centre = Z @ THETA, 0.5, 0.2
+    residual = np.clip((y - z) / limit, -1, 1)
+    lost = np.round(64 * np.clip(((y - z) ** 2 - (y - centre) ** 2) / limit**2, -1, 1)) / 64
+    rows = handle(kind)
+    assert rows.limited_sum("score", QueryScore("residual", THETA, limit)) == pytest.approx(v @ residual, abs=1e-9)
+    found = rows.limited_sum("score", QueryScore("lost squares", THETA, limit, centre))
+    assert found == pytest.approx(v @ lost, abs=1e-9)
+    assert (np.abs(residual) == 1).any()
+    assert (residual < 0).any()
+    assert (lost == -1).any()
+    assert (lost == 1).any()
+
+
+def test_parts_and_further_targets_after_the_weights_of_all_rows_are_known():
+    Z, y, _ = whole_rows("rows")
+    second = np.random.default_rng(9).uniform(-1, 1, N)
+    slope = QuerySlope(Pinball(0.8))
+    fresh = handle("rows", second=second)
+    part = fresh.part(17).slope_sum("vector", THETA, slope, FRAME)  # before weights of all rows are known
+    whole = fresh.slope_sum("vector", THETA, slope, FRAME)
+    other = fresh.target(1).slope_sum("vector", THETA, slope, FRAME)
+    for view, wanted in ((fresh.part(17), part), (fresh, whole), (fresh.target(1), other), (fresh.part(17), part)):
+        np.testing.assert_array_equal(view.slope_sum("vector", THETA, slope, FRAME), wanted)
+    alone = handle("rows", second=second)
+    np.testing.assert_array_equal(alone.target(1).slope_sum("vector", THETA, slope, FRAME), other)
+    u = Z @ FRAME.matrix.T
+    ratio = np.minimum(1, 0.6 / 0.8 / np.linalg.norm(u, axis=1))
+    for t, found in ((y, whole), (second, other)):
+        np.testing.assert_allclose(found, (ratio * slope.loss.gradient(t, Z @ THETA)) @ u, atol=1e-9)
+    assert fresh.part(17).count("count", QueryStatistic("target"), 9.0) == 17
+    assert fresh.part(N).count("count", QueryStatistic("target"), 9.0) == N
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda rows: rows.count("count", QueryStatistic("name"), 0.0), ValueError, "A statistic must be"),
+        (lambda rows: rows.count("count", QueryStatistic("length"), 0.0), ValueError, "need coordinates"),
+        (lambda rows: rows.limited_sum("score", QueryScore("loss", THETA, 1.0)), ValueError, "A score must be"),
+        (lambda rows: rows.slope_sum("vector", THETA[:3], QuerySlope(None), FRAME), ValueError, "4 numbers"),
+        (lambda rows: rows.slope_sum("vector", THETA, QuerySlope(Squared()), FRAME), TypeError, "must be that of"),
+        (lambda rows: rows.slope_sum("vector", THETA, QuerySlope(None, 0.0, "x"), FRAME), ValueError, "weighting"),
+        (lambda rows: rows.slope_sum("moments", THETA, QuerySlope(None), FRAME), CertificateError, "not 'vector'"),
+        (lambda rows: rows.second_moments("small", FRAME, 1.0), CertificateError, "add less"),
+        (lambda rows: rows.histogram("histogram", QueryStatistic("target"), [0.0]), CertificateError, "has 2"),
+        (lambda rows: rows.second_moments("moments", FRAME, 1.0, QueryFactor("slope"), THETA), ValueError, "A factor"),
+        (
+            lambda rows: rows.second_moments("moments", FRAME, 1.0, QueryFactor("inside", weighting="clip"), THETA),
+            ValueError, "weighting of a factor",
+        ),
+        (
+            lambda rows: rows.second_moments("moments", Coordinates(np.eye(3), 1), 1.0), ValueError, "square matrix",
+        ),
+    ],
+)  # fmt: skip
+def test_questions_that_are_refused(ask, error, said):
+    with pytest.raises(error, match=said):
+        ask(handle("rows"))
+
+
+def test_slopes_without_a_bound_are_refused_even_of_the_stated_loss():
+    loss = Squared()
+    with pytest.raises(ValueError, match="must be bounded"):
+        handle("rows", loss).slope_sum("vector", THETA, QuerySlope(loss), FRAME)
+
+
+def test_every_use_of_a_term_is_counted_once():
+    term = CertifiedNoise("gaussian", 1.0, 1.0, 1, "sum", 3, query="count", record_bound=1.0)
+    answers = PrivateAnswers({"count": term}, Exact())
+    for used in range(3):
+        assert answers.used.get("count", 0) == used
+        answers.claim("count", ("count",), 1)
+    with pytest.raises(CertificateError, match="all of them are used"):
+        answers.claim("count", ("count",), 1)
+    with pytest.raises(CertificateError, match="has 1 numbers"):
+        PrivateAnswers({"count": term}, Exact()).claim("count", ("count",), 2)
+    with pytest.raises(CertificateError, match="another size"):
+        answers.release(term, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize(("people", "many"), [(False, 1), (False, 3), (True, 1)])
+def test_sensitivities_are_those_of_the_table(neighbors, people, many):
+    facts = dict(neighbors=neighbors, people=people, rows_per_person=many)
+    bounds = LinearBounds(1000, COLUMNS, Logistic(), math.sqrt(3), math.sqrt(3), **facts)
+    c = 2 if neighbors == "replace_one" else 1
+    assert Query("count").sensitivity(bounds) == many
+    assert Query("histogram", 5, 30).sensitivity(bounds) == pytest.approx(many * math.sqrt(5 * c), rel=1e-15)
+    assert Query("vector", 0.7, SIZE).sensitivity(bounds) == pytest.approx(many * c * 0.7 * 1.001, rel=1e-6)
+    assert Query("limited sum", 0.7).sensitivity(bounds) == pytest.approx(many * c * 0.7 * 1.001, rel=1e-6)
+    number = queries.most_summed_rows(1000, neighbors)
+    rounding = 2 * summation_rounding_error(number, SIZE, 0.49, people=people)
+    found = Query("second moments", 0.7, 10).sensitivity(bounds)
+    assert found == pytest.approx(many * math.sqrt(c) * 0.49 + rounding, rel=1e-15)
+    ignored = replace(bounds, ignored_rows=True)
+    assert Query("count").sensitivity(ignored) == many * (1 + number * 2.0**-51) > many
+    # n e K b = r c b / 2: what rounding may add to a mapped sum is what is paid for.
+    allowed = queries.largest_query_cancellation(bounds)
+    error = relative_rounding_error(queries.MANY_ROWS if people else number, SIZE)
+    assert number * error * allowed == pytest.approx(queries.query_rounding_share(bounds) * c / 2, rel=1e-12)
+    term = Query("vector", 0.7, SIZE).term(bounds, 0.5, uses=4)
+    moved = Query("vector", 0.7, SIZE).sensitivity(bounds)
+    assert (term.sensitivity, term.releases, term.dimension) == (moved, 4, SIZE)
+    assert term.scale == pytest.approx(2 * moved / 0.5, rel=1e-6)
+    assert term.scale >= 2 * moved / 0.5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("mean",), ("vector", 0.0), ("vector", -1.0), ("vector", math.inf), ("vector", True), ("vector", 1.0, 0),
+     ("vector", 1.0, 2.0), ("count", 2.0), ("count", 1.0, 2)],
+)  # fmt: skip
+def test_queries_that_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"query|count"):
+        Query(*arguments)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_packed_matrices_keep_their_norm_and_come_back(size):
+    matrix = np.random.default_rng(size).normal(size=(size, size))
+    matrix += matrix.T
+    packed = queries.pack_query_matrix(matrix)
+    assert (
+        packed.size
+        == queries.symmetric_entries(size)
+        == len(list(itertools.combinations_with_replacement("x" * size, 2)))
+    )
+    assert np.linalg.norm(packed) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
+    np.testing.assert_allclose(queries.unpack_query_matrix(packed, size), matrix, rtol=1e-14)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("lead", [0, 1])
+def test_coordinates(diagonal, lead):
+    """Norms in coordinates are those of the transformed row, rounded up; sums are transformed like rows."""
+    rng = np.random.default_rng(4)
+    size = COLUMNS + lead
+    entries = rng.uniform(0.5, 2, size)
+    matrix = np.diag(entries) + (0 if diagonal else np.tril(rng.normal(size=(size, size)), -1))
+    block = rng.normal(size=(7, size))
+    block[:, :lead] = 1.0
+    wanted = np.array([matrix @ row for row in block])
+    for given in (matrix, entries) if diagonal else (matrix,):
+        frame = Coordinates(given, lead, constant_norm=0.3)
+        np.testing.assert_allclose(frame.transform(block).copy(), wanted, rtol=1e-13)
+        constant = 0.0 if lead else 0.3
+        norms = np.sqrt(constant**2 + (wanted**2).sum(axis=1))
+        np.testing.assert_allclose(frame.norms(block), norms, rtol=1e-13)
+        assert (frame.norms(block) > norms).all()
+        np.testing.assert_allclose(frame.transform_sum(block[0]), wanted[0], rtol=1e-13)
+        np.testing.assert_allclose(block @ frame.row_coefficients(entries), wanted @ entries, rtol=1e-12)
+        assert frame.norm_upper_bound is None  # no slack was given
+    found = shorten_rows(wanted, 1.5)
+    np.testing.assert_allclose(found, wanted / np.maximum(row_norms(wanted), 1.5)[:, None], rtol=1e-15)
+    product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))
+    assert 1 <= coordinate_cancellation(matrix) / np.linalg.norm(product, 2) < 1 + 1e-6
