@@ -138,7 +138,7 @@ def test_bounds_init_shows_names_and_types_only(folder):
     tables = ("features", "flags", "categories", "dates", "target")
     assert tomllib.loads(text) == {table: {} for table in tables}
     for line in (
-        '# temperature = {bounds = [low, high], missing = "indicator"}',
+        "# temperature = [low, high]",
         "# demand = [low, high]",
         '# city = {values = ["a", "b"], other = true}',
     ):
@@ -161,7 +161,7 @@ def test_bounds_init_on_parquet_reads_the_schema(folder):
     table = pl.DataFrame({"a": [1, 2], "ok": [True, False], "name of it": ["u", "v"]})
     table.write_parquet(folder / "t.parquet")
     text = folder.run("bounds", "init", "t.parquet").stdout
-    assert '[flags]\n# ok = {missing = "indicator"}' in text
+    assert "[flags]\n# ok = {}" in text
     assert '# "name of it" = {values = ["a", "b"], other = true}' in text
 
 

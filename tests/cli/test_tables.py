@@ -434,3 +434,35 @@ def test_predictions_of_several_levels_have_a_column_each(folder):
     found = pl.read_csv(folder / "p.csv")
     assert found.columns == ["prediction=0.1", "prediction=0.5", "prediction=0.9"]
     assert (np.diff(found.to_numpy(), axis=1) >= 0).all()
+
+
+def test_a_formula_picks_columns_of_the_schema(folder):
+    (folder / "bounds.toml").write_text(
+        '[features]\nprice = [0, 10]\ndemand = [1, 150]\n[categories]\ncity = ["berlin", "paris"]\n'
+    )
+    formula = "log(demand) ~ I(price ** 2) + C(city)"
+    result = folder.run(
+        "fit",
+        "sales.csv",
+        "--schema",
+        "bounds.toml",
+        "--formula",
+        formula,
+        "--out",
+        "f.json",
+        "--task",
+        "linear",
+        "--json",
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["feature_names"] == ["I(price ** 2)", "city=paris"]
+    asked = ("--schema", "bounds.toml", "--formula", formula, "--task", "linear", "--rows", 300, "--json")
+    assert json.loads(folder.run("certify", *asked).stdout)["bounds"]["n_features"] == 2
+    assert folder.run("predict", "f.json", "sales.csv", "--out", "p.csv").exit_code == 0
+    assert pl.read_csv(folder / "p.csv")["prediction"].abs().max() < 10  # logarithms
+    refused = folder.run(
+        "fit", "sales.csv", "--schema", "bounds.toml", "--formula", "demand ~ bs(price)", "--out", "g.json"
+    )
+    assert refused.exit_code == 2
+    assert "A formula may have" in refused.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 from html import unescape
 
 import dask.dataframe as dd
@@ -12,13 +13,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from joblib import parallel_config
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
@@ -38,6 +40,7 @@ from dpconvex import (
     load_model,
     save_model,
 )
+from dpconvex.estimators import private_model
 from dpconvex.models.model_file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
@@ -270,6 +273,39 @@ def test_steps_that_are_fitted_on_the_data_are_named():
         "featureunion.pca:",
     ]
     assert "not private" in check_pipeline(make_pipeline(Normalizer(), LogisticRegression()))[0]
+
+
+def uncharged_search_warnings(monkeypatch, run):
+    monkeypatch.setattr(private_model, "_SEARCHES_TOLD", [])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return [item for item in caught if "no ledger counts" in str(item.message)]
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_searches_without_a_ledger_warn_once_and_others_never(monkeypatch, tmp_path, n_jobs):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, 2, 300)
+    model = DPLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1])
+    grid, ledger = {"alpha": [0.1, 1.0]}, Ledger(tmp_path / "l.db", epsilon=50.0, delta=1e-3)
+    paid = clone(model).set_params(ledger=ledger)
+    with parallel_config(backend="threading"):
+        for run in (
+            lambda: cross_val_score(model, X, y, cv=3, n_jobs=n_jobs),
+            lambda: GridSearchCV(make_pipeline(PublicScaler((-1, 1)), model), {}, cv=2, n_jobs=n_jobs).fit(X, y),
+        ):
+            found = uncharged_search_warnings(monkeypatch, run)
+            assert [item.category for item in found] == [PrivacyWarning]
+        for run in (
+            lambda: cross_val_score(paid, X, y, cv=3, n_jobs=n_jobs),
+            lambda: GridSearchCV(paid, grid, cv=2, n_jobs=n_jobs).fit(X, y),
+            lambda: [clone(model).fit(X, y) for _ in range(3)],
+            lambda: cross_val_score(DPSelect(model, grid, mu=0.5, ledger=ledger), X, y, cv=2, n_jobs=n_jobs),
+        ):
+            assert uncharged_search_warnings(monkeypatch, run) == []
+    unpaid = DPSelect(model, grid, mu=0.5)
+    assert len(uncharged_search_warnings(monkeypatch, lambda: cross_val_score(unpaid, X, y, cv=2))) == 1
 
 
 def test_searches_without_a_ledger_are_named(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from dpconvex.engine import RowMap
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import read_cells
-from dpconvex.inputs.column_encoding import encode_columns, encoded_array
+from dpconvex.inputs.column_encoding import encode_columns, encoded_array, encoded_sparse_matrix
 from dpconvex.inputs.schema import parse_schema, schema_to_dict
 
 
@@ -127,6 +127,67 @@ def test_interactions_are_products():
     assert found["n × c=b"] == [0, 4]
 
 
+@pytest.mark.parametrize(("drop", "gone"), [("first", "c=a"), ("b", "c=b")])
+def test_a_level_of_reference_has_no_column(drop, gone):
+    tables = {"categories": {"c": {"values": ["a", "b", "x"], "other": True, "missing": "indicator", "drop": drop}}}
+    cells = ["a", "b", "x", "z", None]
+    full = encoded({"categories": {"c": {**tables["categories"]["c"], "drop": False}}}, c=cells)
+    assert encoded(tables, c=cells) == {name: column for name, column in full.items() if name != gone}
+    schema = parse_schema(tables)
+    assert schema.blocks[0].reference[1] == gone
+    assert schema.row_norm == 1.0
+    assert parse_schema(schema_to_dict(schema)) == schema
+
+
+def test_one_setting_drops_the_first_of_all_blocks_that_do_not_say_otherwise():
+    tables = {
+        "encoding": {"drop": "first"},
+        "features": {"n": {"bounds": [0, 10], "knots": [4], "missing": "indicator"}, "m": [0, 1]},
+        "categories": {"c": ["a", "b"], "e": {"values": ["a", "b"], "drop": False}},
+        "dates": {"d": ["weekday", "hour-cycle"]},
+    }
+    cells = {"n": [0, 1, 4, 7, 10, None], "m": [1] * 6, "c": list("abbbbb"), "e": list("ababab")}
+    cells["d"] = [f"2024-01-0{day} 07:00" for day in range(1, 7)]
+    found = encoded(tables, **cells)
+    full = encoded({**tables, "encoding": {}}, **cells)
+    assert set(full) - set(found) == {"n@0", "c=a", "d.weekday=Mon"}
+    assert found == {name: full[name] for name in found}
+    schema = parse_schema(tables)
+    assert parse_schema(schema_to_dict(schema)) == schema
+    sparse = encoded_sparse_matrix(encode_columns(schema, {name: read_cells(column) for name, column in cells.items()}))
+    np.testing.assert_array_equal(sparse.toarray(), np.column_stack(list(found.values())))
+
+
+EXPRESSIONS = (
+    "x ** 2", "(x - 3) ** 3", "log(x + 6)", "1 / (x + 7)", "x * (1 - x)", "exp(-x / 10)", "abs(x - 1)",
+    "(x + 5) ** 0.5",
+    "sqrt(abs(x))", "(x + 9) ** -1", "log(exp(x / 5) + 1)", "-x + 2e3", "log10(x + 6) - log2(x + 8) * log1p(x + 5)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_bounds_of_a_transform_hold_for_whatever_a_cell_is(text):
+    schema = parse_schema(features(n={"bounds": [-5, 5], "transform": text}))
+    (low,), (high,) = schema.feature_bounds
+    cells = [-1e300, *np.random.default_rng(0).uniform(-6, 6, 5000), 1e300, "5", 5, -5, 0, "inf"]
+    found = np.array(encoded(features(n={"bounds": [-5, 5], "transform": text}), n=cells)["n"])
+    known = np.clip(np.array([float(cell) for cell in cells[:-1]]), -5, 5)
+    functions = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")}
+    np.testing.assert_allclose(found[:-1], eval(text, {"x": known, **functions}), rtol=1e-12, atol=1e-12)
+    assert low <= np.min(found[:-1])
+    assert np.max(found[:-1]) <= high
+    assert np.isnan(found[-1])  # infinite, so missing
+    assert parse_schema(schema_to_dict(schema)) == schema
+
+
+def test_targets_are_clipped_before_they_are_transformed():
+    schema = parse_schema({**features(n=[0, 1]), "target": {"y": {"bounds": [1, 100], "transform": "log"}}})
+    assert schema.target_bounds == (0.0, math.log(100))
+    found = schema.target.transformed(np.array([0.0, 10.0, 1e9, math.nan]))
+    np.testing.assert_allclose(found, [0, math.log(10), math.log(100), math.nan])
+    assert parse_schema(schema_to_dict(schema)) == schema
+
+
 def longest_mapped_row(tables, trials=400, seed=0):
     """Return the longest row, as estimators map rows, among random ones of all kinds of cells."""
     rng = np.random.default_rng(seed)
@@ -168,8 +229,18 @@ def test_products_of_two_positive_numbers_are_bounded_by_their_number():
     ("tables", "part"),
     [
         (features(n={"bounds": [0, 1], "transform": "cube"}), "have a transform of"),
-        (features(n={"bounds": [-1, 1], "transform": "log1p"}), "for which log1p is a number"),
-        (features(n={"bounds": [-1, 1], "transform": "sqrt"}), "for which sqrt is a number"),
+        (features(n={"bounds": [-1, 1], "transform": "log1p"}), "takes log1p where the bounds allow"),
+        (features(n={"bounds": [-1, 1], "transform": "sqrt"}), "takes sqrt where the bounds allow"),
+        (features(n={"bounds": [-1, 1], "transform": "1 / x"}), "may be 0 within the bounds"),
+        (features(n={"bounds": [-1, 1], "transform": "x ** 0.5"}), "takes a power"),
+        (features(n={"bounds": [0, 1], "transform": "exp(1e4 * x)"}), "beyond 1e+150"),
+        (features(n={"bounds": [0, 1], "transform": "x.__class__"}), "has parts other than"),
+        (features(n={"bounds": [0, 1], "transform": "open(x)"}), "has more than 200 characters, or parts"),
+        (features(n={"bounds": [0, 1], "transform": "3 * 1"}), "told apart"),
+        ({**features(n=[0, 1]), "target": {"y": {"transform": "log"}}}, "bounds beside its transform"),
+        ({"categories": {"c": {"values": ["a", "b"], "drop": "z"}}}, "have drop"),
+        ({"categories": {"c": ["a"]}, "encoding": {"drop": "first"}}, "drops the only level of 'c'"),
+        ({"categories": {"c": ["a"]}, "encoding": {"drop": "last"}}, "[encoding] must be"),
         (features(n={"bounds": [0, 1], "knots": [2]}), "knots between its bounds"),
         (features(n={"bounds": [0, 1], "missing": 2}), "have a missing rule of"),
         (features(n={"bounds": [0, 1], "missing": "other"}), "have a missing rule of"),

@@ -39,19 +39,20 @@ _HEAD = """\
 # data: limits of the instrument, of the form, of the law. Bounds and categories taken from the data
 # are not private.
 # Remove the '#' of the columns to use and write numbers for low and high, and words for "a" and "b";
-# a column that is not named is not used. missing = "indicator" gives a column more, missing =
-# {value = ...} puts a public value in its place, missing = "row" makes the row invalid (see
-# --invalid-rows).
+# a column that is not named is not used. A row with a missing number, flag or date is invalid (see
+# --invalid-rows), unless its column has a rule: {bounds = [low, high], missing = {value = 0}} puts a
+# public value in its place, missing = "indicator" gives the model a column more that says so.
+# [encoding] with drop = "first" compares all categories of a column with the first.
 # To sort the columns, every value of the file was read: a single record can move a column to
 # another table, and no budget covers that. No value is shown. Do not publish this template.
 # Filled in, `dpconvex bounds check` counts what it cannot read, before a fit is paid for.
 """
 
 _TABLES = {
-    "features": ("number", '{bounds = [low, high], missing = "indicator"}'),
-    "flags": ("flag", '{missing = "indicator"}'),
+    "features": ("number", "[low, high]"),
+    "flags": ("flag", "{}"),
     "categories": ("text", '{values = ["a", "b"], other = true}'),
-    "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
+    "dates": ("date", '{parts = ["weekday", "month"]}'),
 }
 _NAMES = (
     "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or not\n"

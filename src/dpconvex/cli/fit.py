@@ -12,7 +12,7 @@ from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import Schema, read_schema
+from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.table_files import check_table_file, matching_files, read_training_file, table_file_format
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def fit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
     task: task_options.TaskOption = None,
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
+    formula: task_options.FormulaOption = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
     dataset: task_options.DatasetOption = "default",
     report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
@@ -69,7 +70,8 @@ def fit(
         output.check_output(report, "report", inputs)
     if registry is not None:
         output.check_output(registry, "registry entry", {**inputs, "report": report})
-    schema = task_options.with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
+    schema = task_options.read_task_schema(feature_bounds, formula).for_target(target)
+    schema = task_options.with_file_options(schema, delimiter, encoding)
     assert schema.target is not None
     task = task or task_options.default_task(schema)
     person = person or schema.person
@@ -169,6 +171,7 @@ def certify(
         int | None, task_options.text_option("Number of classes; by default that of --classes, or 2.")
     ] = None,
     feature_bounds: Annotated[Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)] = None,
+    formula: task_options.FormulaOption = None,
     person: task_options.PersonOption = None,
     json_: task_options.JsonOption = False,
 ) -> None:
@@ -180,7 +183,7 @@ def certify(
         task = task or "quantile"
         model, width = task_options.build_task(task, settings), n_features
     elif feature_bounds is not None and n_features is None:
-        schema = read_schema(feature_bounds)
+        schema = task_options.read_task_schema(feature_bounds, formula)
         task, person = task or task_options.default_task(schema), person or schema.person
         model, width = task_options.build_task_for_schema(task, settings, schema), len(schema.names)
     else:

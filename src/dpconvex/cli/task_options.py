@@ -19,7 +19,7 @@ import typer
 from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
-from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema import Schema, read_schema
 from dpconvex.reports.release_file import ReleaseFileFacts, read_release_file
 
 if TYPE_CHECKING:
@@ -118,6 +118,10 @@ SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `
 TaskOption = Annotated[
     str | None,
     typer.Option(help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."),
+]
+FormulaOption = Annotated[
+    str | None,
+    typer.Option(help='Terms of the model, of columns of the schema: "wage ~ educ + log(exper) + C(region)".'),
 ]
 PersonOption = Annotated[
     str | None, typer.Option(help="Column that names people: the guarantee is for each person with all rows.")
@@ -263,6 +267,16 @@ def task_label_kind(classes: Sequence[Label] | None) -> str | None:
     if classes is None:
         return None
     return "whole" if all(isinstance(label, int) for label in classes) else "text"
+
+
+def read_task_schema(path: Path, formula: str | None) -> Schema:
+    """Return the schema of a file, or the one that a formula makes of it."""
+    schema = read_schema(path)
+    if formula is None:
+        return schema
+    from dpconvex.inputs.formula import formula_schema
+
+    return formula_schema(schema, formula)
 
 
 def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:

@@ -12,6 +12,7 @@ Before the run, values of the data are only checked. A fit either succeeds or le
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -42,7 +43,7 @@ from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
 from dpconvex.privacy.bounds import RECORD, Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.certificate import Certificate, PrivacyWarning
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger import Ledger
@@ -139,7 +140,9 @@ def charge_private_model(
     ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
 ) -> None:
     """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
-    if ledger is not None:
+    if ledger is None:
+        _warn_of_uncharged_search()
+    else:
         ledger.charge(
             certificate.guarantee,
             mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
@@ -148,6 +151,32 @@ def charge_private_model(
             neighbors=certificate.neighbors,
             unit=getattr(certificate, "unit", RECORD),
         )
+
+
+_SEARCHES_TOLD: list[str] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
+
+
+def _warn_of_uncharged_search() -> None:
+    """Warn once where one of scikit-learn's searches or cross-validations fits, and no ledger counts its fits.
+
+    The functions that are running decide, in whatever thread or process: no data, and no estimator is looked into.
+    """
+    charging = sys._getframe(2)
+    frame, own = charging.f_back, charging.f_globals["__name__"]
+    while frame is not None and not _SEARCHES_TOLD:
+        module = str(frame.f_globals.get("__name__"))
+        if module in ("dpconvex.selection", "dpconvex.intervals") and module != own:  # they charge for what they fit
+            return
+        if module.startswith("sklearn.model_selection."):
+            _SEARCHES_TOLD.append(module)
+            warnings.warn(
+                "A search or cross-validation of scikit-learn fits many times, and no ledger counts the fits: its "
+                "result promises the sum of all of them. It also selects by scores without noise, which no budget "
+                "covers. Give the estimator a ledger, or choose with dpconvex.selection.DPSelect. Said once.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        frame = frame.f_back
 
 
 _SPENT = "The budget of this fit is spent: it was charged before noise was drawn, and another fit costs as much again."

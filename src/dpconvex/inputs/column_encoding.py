@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.inputs.bounded_transforms import transform_numbers
 from dpconvex.inputs.cells import (
     Cell,
     Cells,
@@ -27,7 +28,16 @@ from dpconvex.inputs.cells import (
     map_cells,
 )
 from dpconvex.inputs.csv_reader import CSVFormat
-from dpconvex.inputs.schema import CALENDAR, Column, Schema, SchemaCategory, SchemaDate, SchemaFlag, SchemaNumber
+from dpconvex.inputs.schema import (
+    CALENDAR,
+    Column,
+    Schema,
+    SchemaCategory,
+    SchemaDate,
+    SchemaFlag,
+    SchemaNumber,
+    source_column,
+)
 from dpconvex.types import Array
 
 
@@ -49,6 +59,16 @@ class EncodedBlock:
         values = self.values[:, :, None] * other.values[:, None, :]
         return EncodedBlock(columns.reshape(rows, -1), values.reshape(rows, -1), self.width * other.width)
 
+    def without(self, index: int) -> EncodedBlock:
+        """Return the block without a column, the reference: its entries become zeros of other columns."""
+        lost, width = self.columns == index, self.width - 1
+        kept = self.columns - (self.columns > index)
+        # A row's other entry, if there is one, must not be written twice.
+        spare = (kept[:, ::-1] + 1) % width if kept.shape[1] == 2 else np.zeros_like(kept)
+        return EncodedBlock(
+            np.where(lost, spare, kept).astype(np.int32), np.where(lost, 0 * self.values, self.values), width
+        )
+
 
 def _dense_block(*columns: Array) -> EncodedBlock:
     values = np.column_stack(columns)
@@ -66,8 +86,10 @@ def encode_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBl
     """Return the rows of every block of a schema, from cells of at least the columns ``schema.inputs``."""
     found: dict[str, EncodedBlock] = {}
     for column in schema.columns:
-        names = [block.name for block in column.blocks]
-        found.update(zip(names, _encode_column(column, cells[column.name], schema.file), strict=True))
+        for block, rows in zip(
+            column.blocks, _encode_column(column, cells[source_column(column)], schema.file), strict=True
+        ):
+            found[block.name] = rows if block.reference is None else rows.without(block.reference[0])
     return [*found.values(), *(found[item.left].times(found[item.right]) for item in schema.interactions)]
 
 
@@ -87,7 +109,9 @@ def invalid_encoded_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[
         column
         for column in schema.columns
         if column.missing.rule == "row"
-        and any(np.isnan(block.values).any() for block in _encode_column(column, cells[column.name], schema.file))
+        and any(
+            np.isnan(block.values).any() for block in _encode_column(column, cells[source_column(column)], schema.file)
+        )
     ]
 
 
@@ -130,10 +154,10 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
         numbers = np.where(missing, float(column.missing.value), numbers)  # type: ignore[arg-type]
         missing = np.zeros_like(missing)
     numbers = np.clip(numbers, column.low, column.high)
-    transforms: dict[str, Callable[[Array], Array]] = {"log1p": np.log1p, "log": np.log, "sqrt": np.sqrt}
-    if column.transform in transforms:
-        # Clipped again: numpy may round otherwise than the bounds were.
-        numbers = np.clip(transforms[column.transform](numbers), *column.transformed_bounds)
+    if column.transform != "clip":
+        whole = np.where(missing, column.low, numbers)
+        found = transform_numbers(column.transform, whole, column.low, column.high).values
+        numbers = np.where(missing, math.nan, found)
     if not column.knots:
         if rule != "indicator":
             return _dense_block(numbers)

@@ -19,7 +19,7 @@ from dpconvex.engine.person_identifiers import NOBODY, person_tags
 from dpconvex.inputs.cells import Cell, Cells, CellWordMatcher, map_cells, read_cells, replace_decimal_comma
 from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encode_times, encoded_array, flag_word
 from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
-from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber
+from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber, source_column
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
 from dpconvex.on_demand import pl
 
@@ -134,7 +134,7 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
     table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
     with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in table.columns}
-    found = [_inspect_column(column, cells[column.name], file) for column in schema.columns]
+    found = [_inspect_column(column, cells[source_column(column)], file) for column in schema.columns]
     invalid = np.zeros(table.height, dtype=bool)
     if table.height and schema.columns:
         invalid |= np.isnan(encoded_array(encode_columns(schema, cells))).any(axis=1)

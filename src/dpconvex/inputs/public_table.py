@@ -24,6 +24,7 @@ from dpconvex.inputs.column_encoding import (
     encoded_sparse_matrix,
     is_smaller_sparse,
 )
+from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
@@ -64,6 +65,10 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     ----------
     schema : path, mapping or Schema
         The schema file, or its tables: ``{"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}}``.
+    formula : str, optional
+        ``"wage ~ educ + log(exper) + C(region)"``: which columns of the schema are used and how; categories are
+        compared with their first level. Bounds, levels and knots are the schema's, and nothing is taken from rows.
+        Needs formulaic.
     sparse : bool or "auto", default=False
         Whether ``transform`` returns a scipy CSR array: never, always, or where that takes less memory, which the
         schema alone decides.
@@ -98,17 +103,22 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, sparse: bool | str = False
+        self,
+        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
+        *,
+        formula: str | None = None,
+        sparse: bool | str = False,
     ) -> None:
         self.schema = schema
+        self.formula = formula
         self.sparse = sparse
 
     def _parsed(self) -> Schema:
-        return vars(self).get("schema_") or _public_table_schema(self.schema)
+        return vars(self).get("schema_") or _public_table_schema(self.schema, self.formula)
 
     def fit(self, X: object = None, y: object = None) -> Self:
         """Read and check the schema; the table is not read."""
-        self.schema_ = _public_table_schema(self.schema)
+        self.schema_ = _public_table_schema(self.schema, self.formula)
         self._wants_sparse()
         self.n_features_in_ = len(self.schema_.inputs)
         self.privacy_ = "public"
@@ -158,7 +168,7 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         cells = public_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
         if schema.target.classes is not None:
             return encode_labels(cells, schema.target.classes, schema.file.decimal)
-        return cells.as_numbers(schema.file.decimal)
+        return schema.target.transformed(cells.as_numbers(schema.file.decimal))
 
     def groups(self, X: Any) -> Any:
         """Return the identifiers of the rows' people, by the schema's ``[person]``: ``groups`` of a fit or a score.
@@ -220,17 +230,17 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _public_table_schema(schema: object) -> Schema:
-    if isinstance(schema, Schema):
-        return schema
+def _public_table_schema(schema: object, formula: str | None = None) -> Schema:
     if isinstance(schema, Mapping):
-        return parse_schema(schema)
-    if isinstance(schema, (str, os.PathLike)):
-        return read_schema(schema)
-    raise TypeError(
-        f"The 'schema' parameter of PublicTable must be a path or a mapping of tables. Got {type(schema).__name__} "
-        "instead."
-    )
+        schema = parse_schema(schema)
+    elif isinstance(schema, (str, os.PathLike)):
+        schema = read_schema(schema)
+    elif not isinstance(schema, Schema):
+        raise TypeError(
+            f"The 'schema' parameter of PublicTable must be a path or a mapping of tables. Got {type(schema).__name__} "
+            "instead."
+        )
+    return schema if formula is None else formula_schema(schema, formula)
 
 
 def public_table_frame(schema: Schema, X: Any, owner: str) -> Any:

@@ -3,8 +3,9 @@
 A schema is written before the data are seen and never changes. Every cell by itself becomes numbers, whatever it
 holds, so that nothing but the model's own noise depends on other records. Parsing is strict and never sees data;
 :mod:`dpconvex.inputs.column_encoding` applies it. Tables: ``[features]`` (``column = [low, high]``, or bounds,
-transform, knots, unit and missing), ``[categories]`` (``column = ["a", "b"]``, or values, other and missing),
-``[flags]``, ``[dates]``, ``[interactions]``, ``[target]``, ``[person]``, ``[ignore]`` and ``[file]``.
+transform, knots, column, unit, drop and missing), ``[categories]`` (``column = ["a", "b"]``, or values, other, drop and
+missing), ``[flags]``, ``[dates]``, ``[interactions]``, ``[target]``, ``[person]``, ``[ignore]``, ``[encoding]`` (drop
+for all columns) and ``[file]``.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from dpconvex.inputs import InputError
+from dpconvex.inputs.bounded_transforms import WORDS, TransformError, transform_numbers
 from dpconvex.inputs.csv_reader import CSVFormat, parse_csv_format
 
 Range = tuple[float, float]
 
 TABLES = (
-    "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "file",
+    "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "encoding", "file",
 )  # fmt: skip
 
 MOST_COLUMNS = 100_000  # of a table, and of what its columns become
@@ -42,9 +44,6 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": tuple(str(hour) for hour in range(24))}
 CYCLES = ("weekday-cycle", "month-cycle", "hour-cycle", "year-cycle")
 PARTS = (*CALENDAR, *CYCLES, "days")
-TRANSFORMS: dict[str, Callable[[float], float]] = {
-    "clip": float, "log1p": math.log1p, "log": math.log, "sqrt": math.sqrt,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ class SchemaBlock:
     """Columns of ``X`` that one column of the table becomes, with their bounds.
 
     ``square`` is the largest squared length once the estimator has mapped the columns to order 1: at most 1 for
-    indicators of which one is 1. ``length`` is that of the columns, each divided by its largest size.
+    indicators of which one is 1. ``length`` is that of the columns, each divided by its largest size. ``reference`` is
+    the index and the name of the indicator that is left out, to which the coefficients of the others compare.
     """
 
     name: str
@@ -73,10 +73,14 @@ class SchemaBlock:
     high: tuple[float, ...]
     square: float = 1.0
     length: float = 1.0
+    reference: tuple[int, str] | None = None
 
 
-def _indicators(name: str, names: tuple[str, ...], square: float = 1.0) -> SchemaBlock:
-    return SchemaBlock(name, names, (0.0,) * len(names), (1.0,) * len(names), square)
+def _indicators(name: str, names: tuple[str, ...], square: float = 1.0, drop: int | None = None) -> SchemaBlock:
+    """Return a block of indicators without the one of index ``drop``."""
+    reference = None if drop is None else (drop, names[drop])
+    names = tuple(each for index, each in enumerate(names) if index != drop)
+    return SchemaBlock(name, names, (0.0,) * len(names), (1.0,) * len(names), square, reference=reference)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class SchemaNumber:
     """A column of numbers, clipped to public bounds.
 
     With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
-    (the bounds are knots too), so that a model is the straight lines between its coefficients.
+    (the bounds are knots too), so that a model is the straight lines between its coefficients. A transform is a word or
+    an expression of ``x``; with ``column`` the numbers are those of another column of the table than the name says.
     """
 
     name: str
@@ -94,20 +99,19 @@ class SchemaNumber:
     knots: tuple[float, ...] = ()
     unit: str = ""
     missing: SchemaMissing = SchemaMissing()
-
-    def apply(self, value: float) -> float:
-        """Return the transform of one number within the bounds."""
-        return TRANSFORMS[self.transform](value)
+    drop: str = ""
+    column: str = ""
 
     @property
     def transformed_bounds(self) -> Range:
         """The bounds after the transform."""
-        return self.apply(self.low), self.apply(self.high)
+        return transform_numbers(self.transform, 0.0, self.low, self.high)[1:]
 
     @property
     def transformed_knots(self) -> tuple[float, ...]:
         """The knots with both bounds, after the transform; none for a straight line."""
-        return tuple(self.apply(knot) for knot in (self.low, *self.knots, self.high)) if self.knots else ()
+        knots = (self.low, *self.knots, self.high) if self.knots else ()
+        return tuple(map(float, transform_numbers(self.transform, knots, self.low, self.high).values))
 
     @property
     def missing_value(self) -> float:
@@ -120,12 +124,12 @@ class SchemaNumber:
         """Its columns; a transform is part of the name, so that no raw column is taken for it."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
-            knots = (self.low, *self.knots, self.high)
-            return (_indicators(self.name, (*(f"{self.name}@{_format_knot(knot)}" for knot in knots), *extra)),)
+            names = tuple(f"{self.name}@{_format_knot(knot)}" for knot in (self.low, *self.knots, self.high))
+            return (_indicators(self.name, (*names, *extra), drop=0 if self.drop else None),)
         low, high = self.transformed_bounds
         largest = max(abs(low), abs(high))
         length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
-        shown = self.name if self.transform == "clip" else f"{self.transform}({self.name})"
+        shown = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
         added = len(extra)
         return (SchemaBlock(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
 
@@ -148,12 +152,16 @@ class SchemaFlag:
 
 @dataclass(frozen=True)
 class SchemaCategory:
-    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
+    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``.
+
+    The category ``drop``, or the first one for ``"first"``, has zeros too: the others are compared with it.
+    """
 
     name: str
     values: tuple[str, ...]
     other: bool = False
     missing: SchemaMissing = SchemaMissing("other")
+    drop: str = ""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -164,7 +172,8 @@ class SchemaCategory:
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
         """Its indicators."""
-        return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels)),)
+        drop = None if not self.drop else self.values.index(self.drop) if self.drop in self.values else 0
+        return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels), drop=drop),)
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,7 @@ class SchemaDate:
     since: datetime.date | None = None
     until: datetime.date | None = None
     missing: SchemaMissing = SchemaMissing()
+    drop: str = ""
 
     @property
     def days(self) -> float:
@@ -194,7 +204,8 @@ class SchemaDate:
         for part in self.parts:
             name = f"{self.name}.{part}"
             if part in CALENDAR:
-                found.append(_indicators(name, tuple(f"{name}={item}" for item in CALENDAR[part])))
+                names = tuple(f"{name}={item}" for item in CALENDAR[part])
+                found.append(_indicators(name, names, drop=0 if self.drop else None))
             elif part in CYCLES:
                 found.append(SchemaBlock(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
             else:
@@ -206,6 +217,11 @@ class SchemaDate:
 
 
 Column = SchemaNumber | SchemaFlag | SchemaCategory | SchemaDate
+
+
+def source_column(column: Column) -> str:
+    """Return the name of the table's column that a schema's column is made of."""
+    return column.column or column.name if isinstance(column, SchemaNumber) else column.name
 
 
 @dataclass(frozen=True)
@@ -234,11 +250,22 @@ class SchemaInteraction:
 
 @dataclass(frozen=True)
 class SchemaTarget:
-    """The column to learn, with its public range or its public classes."""
+    """The column to learn, with its public range or its public classes; a transform, if any, is what is learned."""
 
     name: str
     bounds: Range | None = None
     classes: tuple[str, ...] | None = None
+    transform: str = "clip"
+
+    def transformed(self, numbers: Any) -> Any:
+        """Return what is learned: the numbers, or their transform once they are clipped; NaN stays NaN."""
+        if self.transform == "clip" or self.bounds is None:
+            return numbers
+        import numpy as np
+
+        known = np.clip(np.where(np.isnan(numbers), self.bounds[0], numbers), *self.bounds)
+        found = transform_numbers(self.transform, known, *self.bounds).values
+        return np.where(np.isnan(numbers), np.nan, found)
 
 
 @dataclass(frozen=True)
@@ -255,7 +282,7 @@ class Schema:
     @property
     def inputs(self) -> list[str]:
         """Names of the table's columns that features are made of."""
-        return [column.name for column in self.columns]
+        return list(dict.fromkeys(map(source_column, self.columns)))
 
     @cached_property
     def blocks(self) -> tuple[SchemaBlock, ...]:
@@ -282,8 +309,10 @@ class Schema:
 
     @property
     def target_bounds(self) -> Range | None:
-        """Range of the target, if declared."""
-        return None if self.target is None else self.target.bounds
+        """Range of the target, if declared, after its transform."""
+        if self.target is None or self.target.bounds is None:
+            return None
+        return transform_numbers(self.target.transform, 0.0, *self.target.bounds)[1:]
 
     def for_target(self, name: str | None) -> Schema:
         """Return the schema with a target: the one asked for, which must agree with the declared one."""
@@ -381,6 +410,9 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
     columns: list[Column] = []
     table_of: dict[str, str] = {}
+    if tables["encoding"] not in ({}, {"drop": "first"}, {"drop": False}):
+        raise InputError('The schema\'s [encoding] must be drop = "first", for all blocks of indicators.')
+    dropped = "first" if tables["encoding"].get("drop") else ""
 
     def check_is_new(name: str, table_name: str) -> None:
         if name in table_of:
@@ -390,7 +422,9 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         for name, value in tables[table_name].items():
             check_is_new(name, table_name)
             table_of[name] = table_name
-            columns.append(read(name, value))
+            column = read(name, value)
+            own = isinstance(value, Mapping) and "drop" in value
+            columns.append(column if own else with_reference(column, dropped))
     if not columns:
         raise InputError(
             "The schema must name at least one column in [features], [flags], [categories] or [dates], "
@@ -407,7 +441,18 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     for name in unused:
         check_is_new(name, "ignore")
     schema = Schema(tuple(columns), (), target, person.get("column"), unused, parse_csv_format(tables["file"]))
-    schema = replace(schema, interactions=_parse_schema_interactions(tables["interactions"], schema))
+    return check_schema(replace(schema, interactions=_parse_schema_interactions(tables["interactions"], schema)))
+
+
+def with_reference(column: Column, level: str) -> Column:
+    """Return a column that is compared with a level, where it becomes indicators or hat functions."""
+    if isinstance(column, SchemaFlag) or (isinstance(column, SchemaNumber) and not column.knots):
+        return column
+    return replace(column, drop=level)
+
+
+def check_schema(schema: Schema) -> Schema:
+    """Return a schema whose parts are checked, or raise where they do not go together."""
     _check_schema_columns(schema)
     _check_schema_words(schema)
     return schema
@@ -415,6 +460,11 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
 
 def _check_schema_columns(schema: Schema) -> None:
     """Raise if two columns of X share a name, or bounds are such that no estimator takes them."""
+    for block in schema.blocks:
+        if not block.names:
+            raise InputError(
+                f"The schema drops the only level of {shown_name(block.name)}. Declare others, or drop = false."
+            )
     if len(set(schema.names)) < len(schema.names):
         raise InputError("Two columns or categories of the schema lead to the same name.")
     for name, low, high in zip(schema.names, *schema.feature_bounds, strict=True):
@@ -525,13 +575,12 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
     if not isinstance(value, Mapping):
         return SchemaNumber(name, *_parse_schema_range(table, name, value))
     _require("bounds" in value, table, name, "have bounds = [low, high]: two finite numbers")
-    _check_keys(table, name, value, ("bounds", "transform", "knots", "unit", "missing"))
+    _check_keys(table, name, value, ("bounds", "transform", "knots", "column", "unit", "drop", "missing"))
     low, high = _parse_schema_range(table, name, value["bounds"])
-    transform, unit = value.get("transform", "clip"), value.get("unit", "")
-    _require(transform in list(TRANSFORMS), table, name, f"have a transform of {list(TRANSFORMS)}")
-    least = {"log1p": -1.0, "log": 0.0, "sqrt": -math.ulp(0.0)}.get(transform, -math.inf)
-    _require(low > least, table, name, f"have bounds for which {transform} is a number")
+    transform, unit, source = value.get("transform", "clip"), value.get("unit", ""), value.get("column", "")
+    _check_transform(table, name, transform, (low, high))
     _require(isinstance(unit, str), table, name, "have a unit in quotes")
+    _require(isinstance(source, str), table, name, "have a column in quotes")
     listed = value.get("knots", [])
     knots = [_finite_schema_number(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
@@ -542,21 +591,40 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
         return number if number is not None and low <= number <= high else None
 
     missing = _parse_schema_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
-    number = SchemaNumber(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
+    drop = _parse_schema_drop(table, name, value.get("drop", ""))
+    number = SchemaNumber(name, low, high, transform, tuple(ordered[1:-1]), unit, missing, drop, source)
     _require(_increasing(number.transformed_knots), table, name, "have knots that differ after its transform")
     return number
+
+
+def _check_transform(table: str, name: str, transform: object, bounds: Range) -> None:
+    """Raise unless a transform has bounds, given those of the column."""
+    must = f"have a transform of {list(WORDS)}, or an expression of x"
+    _require(isinstance(transform, str), table, name, must)
+    try:
+        transform_numbers(str(transform), 0.0, *bounds)
+    except TransformError as error:
+        raise _error(table, name, f"{must}. Got one that {error}") from None
+
+
+def _parse_schema_drop(table: str, name: str, value: object, levels: tuple[str, ...] = ()) -> str:
+    """Return which level is left out: ``"first"``, one of the column's, or none."""
+    named = f", or one of {list(levels[:10])}" if levels else ""
+    must = f'have drop = "first"{named}, or false'
+    _require(value in ("", False) or (isinstance(value, str) and value in ("first", *levels)), table, name, must)
+    return str(value or "")
 
 
 def _parse_schema_category(name: str, value: Any) -> SchemaCategory:
     table = "categories"
     if not isinstance(value, Mapping):
         return SchemaCategory(name, _parse_schema_words(table, name, value))
-    _check_keys(table, name, value, ("values", "other", "missing"))
+    _check_keys(table, name, value, ("values", "other", "drop", "missing"))
     values, other = _parse_schema_words(table, name, value.get("values")), value.get("other", False)
     _require(isinstance(other, bool), table, name, "have other = true or false")
     rule, rules = value.get("missing", "other"), ("row", "indicator", "other")
     missing = _parse_schema_missing(table, name, rule, rules, lambda word: word if word in values else None)
-    return SchemaCategory(name, values, other, missing)
+    return SchemaCategory(name, values, other, missing, _parse_schema_drop(table, name, value.get("drop", ""), values))
 
 
 def _parse_schema_flag(name: str, value: Any) -> SchemaFlag:
@@ -593,7 +661,7 @@ def _parse_schema_date(name: str, value: Any) -> SchemaDate:
     if isinstance(value, (list, tuple)):
         value = {"parts": list(value)}
     _require(isinstance(value, Mapping), table, name, f"be a list of {list(PARTS)}")
-    _check_keys(table, name, value, ("parts", "format", "since", "until", "missing"))
+    _check_keys(table, name, value, ("parts", "format", "since", "until", "drop", "missing"))
     parts = _parse_schema_words(table, name, value.get("parts"))
     _require(set(parts) <= set(PARTS), table, name, f"have parts of {list(PARTS)}")
     since, until = (_parse_schema_day(value.get(key)) for key in ("since", "until"))
@@ -606,7 +674,8 @@ def _parse_schema_date(name: str, value: Any) -> SchemaDate:
     known = isinstance(pattern, str) and _schema_format_reads_back(pattern)
     _require(known, table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
     missing = _parse_schema_missing(table, name, value.get("missing", "row"), ("row", "indicator"), _parse_schema_day)
-    return SchemaDate(name, parts, pattern, since, until, missing)
+    drop = _parse_schema_drop(table, name, value.get("drop", ""))
+    return SchemaDate(name, parts, pattern, since, until, missing, drop)
 
 
 def _schema_format_reads_back(pattern: str) -> bool:
@@ -647,11 +716,15 @@ def _parse_schema_target(table: Mapping[str, Any]) -> SchemaTarget | None:
     for name, value in table.items():
         if not isinstance(value, Mapping):
             return SchemaTarget(name, _parse_schema_range("target", name, value))
-        _check_keys("target", name, value, ("bounds", "classes"))
-        _require(len(value) < 2, "target", name, "have bounds or classes, not both")
+        _check_keys("target", name, value, ("bounds", "classes", "transform"))
+        _require(not {"bounds", "classes"} <= set(value), "target", name, "have bounds or classes, not both")
+        _require("transform" not in value or "bounds" in value, "target", name, "have bounds beside its transform")
         if "classes" in value:
             return SchemaTarget(name, None, _parse_schema_words("target", name, value["classes"], 2))
-        return SchemaTarget(name, _parse_schema_range("target", name, value["bounds"]) if value else None)
+        limits = _parse_schema_range("target", name, value["bounds"]) if value else None
+        if limits is not None:
+            _check_transform("target", name, value.get("transform", "clip"), limits)
+        return SchemaTarget(name, limits, transform=value.get("transform", "clip"))
     return None
 
 
@@ -673,6 +746,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     if schema.target is not None:
         public = {"bounds": schema.target.bounds, "classes": schema.target.classes}
         tables["target"][schema.target.name] = {key: list(value) for key, value in public.items() if value is not None}
+        if schema.target.transform != "clip":
+            tables["target"][schema.target.name]["transform"] = schema.target.transform
     if schema.person is not None:
         tables["person"]["column"] = schema.person
     if schema.ignored:

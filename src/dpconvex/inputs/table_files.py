@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError, csv_reader
-from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name
+from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name, source_column
 from dpconvex.on_demand import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
@@ -212,7 +212,8 @@ def _encode_training_file(
     if labels:
         target = read_file_labels(table, name, kind, ignored, schema)
     else:
-        target = _read_file_target(table, name, schema.file, ignored)
+        numbers = schema.target.transformed(_read_file_target(table, name, schema.file, ignored))
+        target = pl.Series(name, numbers)
     return _encode_file_features(table, schema, typed, refused=not ignored), target
 
 
@@ -243,8 +244,8 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
         column = invalid_encoded_columns(schema, cells)[0]
         what = {SchemaNumber: "finite numbers", SchemaFlag: "its two words", SchemaDate: "dates of its format"}
         raise InputError(
-            f"The column {column.name!r} must hold {what.get(type(column), 'a value in every row')} only. It has "
-            'missing values or others: give it a rule in the schema, like missing = "indicator", or use '
+            f"The column {source_column(column)!r} must hold {what.get(type(column), 'a value in every row')} only. It "
+            'has missing values or others: give it a rule in the schema, like missing = "indicator", or use '
             f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, SchemaNumber) else ''} "
             f"{_COUNT_HINT}"
         )
@@ -259,15 +260,15 @@ def _comma_hint(file: csv_reader.CSVFormat) -> str:
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
     """Raise if a column's declared type cannot hold what the schema says; a column of missing values has none."""
     for column in schema.columns:
-        kind = table.schema[column.name]
+        kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
         if isinstance(column, SchemaNumber) and not (text or _is_number(kind)):
-            raise InputError(f"The column {column.name!r} must hold numbers.")
+            raise InputError(f"The column {source_column(column)!r} must hold numbers.")
         if isinstance(column, SchemaDate) and not (text or kind.is_temporal() or kind.is_numeric()):
             raise InputError(f"The column {column.name!r} must hold dates.")
 
 
-def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> pl.Series:
+def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> np.ndarray:
     """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
@@ -281,7 +282,7 @@ def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat
             f"The column {name!r} must hold finite numbers only. It has missing values, text or infinite numbers: use "
             f"a task that fits labels, or --invalid-rows ignore.{_comma_hint(file)} {_COUNT_HINT}"
         )
-    return pl.Series(name, numbers)
+    return numbers
 
 
 def read_file_labels(
@@ -462,7 +463,7 @@ def load_file_piece(piece: FilePiece, schema: Schema, kind: str | None, ignored:
     single = not schema.interactions and all(
         isinstance(column, SchemaNumber)
         and (column.transform, column.knots, column.missing.rule) == ("clip", (), "row")
-        and table.schema[column.name] == pl.Float32
+        and table.schema[source_column(column)] == pl.Float32
         for column in schema.columns
     )
     # Numbers within the bounds lose nothing as float32, and half of the memory is saved.

@@ -1,0 +1,135 @@
+"""Transforms of one number, like ``log(x + 1)``, with the bounds that follow from those of the number.
+
+Bounds come from interval arithmetic: every step of an expression has an interval, and its values are clipped to it. So
+a value never leaves the bounds, whatever the number was and however a function rounds.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+WORDS = ("clip", "log1p", "log", "sqrt")  # transforms that a schema may name by a word
+FUNCTIONS = ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")
+ALLOWED = f"numbers, the column, + - * / ** and {', '.join(FUNCTIONS)}"
+_LONGEST, _LARGEST = 200, 1e150  # characters of an expression, and sizes of its steps
+_LEAST = {"log": 0.0, "log10": 0.0, "log2": 0.0, "log1p": -1.0}  # below or at which there is no logarithm
+
+
+class TransformError(ValueError):
+    """An expression that has no bounds, or that is more than a transform of one number."""
+
+
+class BoundedValues(NamedTuple):
+    """Values of one step of an expression, and its interval."""
+
+    values: Any
+    low: float
+    high: float
+
+
+@functools.lru_cache(1000)
+def parse_transform(text: str) -> ast.expr:
+    """Return the tree of an expression of ``x``, where a word stands for its function."""
+    if text in WORDS:
+        text = "x" if text == "clip" else f"{text}(x)"
+    try:
+        tree = ast.parse(text, mode="eval").body if len(text) <= _LONGEST else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = None
+    if tree is None or {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {
+        "x",
+        "I",
+        "np",
+        *FUNCTIONS,
+    }:
+        raise TransformError(f"has more than {_LONGEST} characters, or parts other than {ALLOWED}")
+    return tree
+
+
+def transform_numbers(text: str, values: Any, low: float, high: float) -> BoundedValues:
+    """Return the transform of numbers within ``[low, high]``, and its bounds."""
+    import numpy as np  # which most commands do without
+
+    if text == "clip":
+        return BoundedValues(values, low, high)
+    with np.errstate(all="ignore"):
+        try:
+            found = _evaluate_step(parse_transform(text), BoundedValues(np.asarray(values, float), low, high))
+        except RecursionError:
+            raise TransformError("is nested too deeply") from None
+    return found._replace(values=np.broadcast_to(found.values, np.shape(values)))
+
+
+def _evaluate_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
+    if isinstance(node, ast.Name) and node.id == "x":
+        return x
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return _within(lambda value: value, [node.value], float(node.value))  # type: ignore[arg-type]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _evaluate_step(node.operand, x)
+        return BoundedValues(-inner.values, -inner.high, -inner.low)
+    if isinstance(node, ast.BinOp):
+        return _evaluate_operator(node.op, _evaluate_step(node.left, x), _evaluate_step(node.right, x))
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        called = node.func
+        plain = not isinstance(called, ast.Attribute) or getattr(called.value, "id", "") == "np"
+        name = getattr(called, "attr" if isinstance(called, ast.Attribute) else "id", "") if plain else ""
+        inner = _evaluate_step(node.args[0], x)
+        if name == "I":
+            return inner
+        if name in FUNCTIONS:
+            return _evaluate_function(name, inner)
+    raise TransformError(f"has parts other than {ALLOWED}")
+
+
+def _evaluate_function(name: str, inner: BoundedValues) -> BoundedValues:
+    import numpy as np
+
+    least = _LEAST.get(name)
+    if (least is not None and inner.low <= least) or (name == "sqrt" and inner.low < 0):
+        raise TransformError(f"takes {name} where the bounds allow numbers that have none")
+    ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
+    return _within(getattr(np, name), ends, inner.values)
+
+
+def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+    corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
+    if isinstance(operator, ast.Pow):
+        power = right.low
+        whole, even = power == int(power), power % 2 == 0
+        if right.low != right.high or (not whole and left.low < 0) or (power < 0 and left.low <= 0 <= left.high):
+            raise TransformError("takes a power that there is not for all numbers within the bounds")
+        ends = [left.low, left.high, *([0.0] if even and left.low < 0 < left.high else [])]
+        return _within(lambda value: value**power, ends, left.values)
+    if isinstance(operator, ast.Div) and right.low <= 0 <= right.high:
+        raise TransformError("divides by numbers that may be 0 within the bounds")
+    apply: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+        ast.Add: lambda a, b: a + b,
+        ast.Sub: lambda a, b: a - b,
+        ast.Mult: lambda a, b: a * b,
+        ast.Div: lambda a, b: a / b,
+    }
+    if type(operator) not in apply:
+        raise TransformError(f"has parts other than {ALLOWED}")
+    function = apply[type(operator)]
+    return _within(lambda pair: function(*pair), corners, (left.values, right.values))
+
+
+def _within(function: Callable[[Any], Any], ends: list[Any], values: Any) -> BoundedValues:
+    """Return a step's values, clipped to the interval that its values at the ends span."""
+    import numpy as np
+
+    try:
+        found = [
+            float(function(tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end))) for end in ends
+        ]
+    except OverflowError:
+        found = [math.inf]
+    low, high = min(found), max(found)
+    if not max(abs(low), abs(high)) <= _LARGEST:
+        raise TransformError(f"leads to numbers beyond {_LARGEST:g} within the bounds")
+    return BoundedValues(np.clip(function(values), low, high), low, high)
