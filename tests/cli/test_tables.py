@@ -309,7 +309,7 @@ def test_templates_know_identifiers_and_times(folder):
     text = folder.run("bounds", "init", "t.csv", "--target", "account").stdout
     assert text.index("# postcode = {values") < text.index("identifiers") < text.index("# case\n")
     assert '# when = {format = "%d.%m.%Y %H:%M", parts = ' in text
-    assert "# income = {bounds" in text
+    assert "# income = [low, high]" in text
     assert "# account = [low, high]" in text  # a target of amounts, as nobody learns identifiers
     assert "# account\n" in folder.run("bounds", "init", "t.csv").stdout
     filled = text.replace("# income", "income").replace("# when", "when")
@@ -402,7 +402,7 @@ def test_an_interrupt_is_one_line(moment, tmp_path):
             else "import dpconvex.cli.audit as a\n"
             "import dpconvex.cli.demo_reproduce\n"
             "import dpconvex.inputs.schema as s, time\n"
-            "import dpconvex.cli.fit as f\n"
+            "import dpconvex.cli.task_options as f\n"
             "def slow(path):\n"
             "    print('ready', flush=True)\n"
             "    time.sleep(60)\n"

@@ -109,7 +109,7 @@ def test_it_is_a_transformer_that_learns_nothing():
     for other in (clone(table), pickle.loads(pickle.dumps(table)), PublicTable(TABLES).fit(None)):
         pd.testing.assert_frame_equal(other.transform(frame), first)
     assert table.privacy_ == "public"
-    assert PublicTable("none.toml").get_params() == {"schema": "none.toml", "sparse": False}
+    assert PublicTable("none.toml").get_params() == {"schema": "none.toml", "formula": None, "sparse": False}
     with pytest.raises(ValueError, match="is not a file"):
         PublicTable("none.toml").fit()
     named = clone(table).set_output(transform="pandas").fit_transform(pl.from_pandas(frame))
