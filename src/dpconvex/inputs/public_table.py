@@ -168,7 +168,8 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         cells = public_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
         if schema.target.classes is not None:
             return encode_labels(cells, schema.target.classes, schema.file.decimal)
-        return schema.target.transformed(cells.as_numbers(schema.file.decimal))
+        numbers: NDArray[Any] = schema.target.transformed(cells.as_numbers(schema.file.decimal))
+        return numbers
 
     def groups(self, X: Any) -> Any:
         """Return the identifiers of the rows' people, by the schema's ``[person]``: ``groups`` of a fit or a score.
