@@ -25,44 +25,13 @@ from benchmarks import Measurement
 from dpconvex import DPLinearRegression
 from dpconvex.engine import RowMap
 from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex_reproduction.bench.methods.adassp import adassp, boosted_adassp
 from dpconvex_reproduction.datasets import load_bike, load_census_wages
 
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
 RUNS, DELTA = 5, 1e-6
 ROUNDS, CLIPS = (3, 10), (0.1, 0.3, 1.0)
-
-
-def _moments(X: Array, mu: float, longest: float, rng: np.random.Generator) -> tuple[Array, float]:
-    """Return noisy second moments with AdaSSP's penalty added; two thirds of the budget."""
-    d = X.shape[1]
-    share = mu / math.sqrt(3)
-    std = math.sqrt(2) * longest**2 / share
-    noise = np.triu(rng.normal(0, std, (d, d)))
-    noise += np.triu(noise, 1).T
-    exact = X.T @ X
-    least = float(np.linalg.eigvalsh(exact)[0]) + rng.normal(0, longest**2 / share)
-    least = max(0.0, least - 1.7 * longest**2 / share)
-    penalty = max(0.0, std * math.sqrt(d * math.log(2 * d**2 / 0.05)) - least)
-    return exact + noise + penalty * np.eye(d), share
-
-
-def adassp(X: Array, y: Array, mu: float, longest: float, rng: np.random.Generator) -> Array:
-    """AdaSSP; rows no longer than ``longest``, targets in [-1, 1]."""
-    system, share = _moments(X, mu, longest, rng)
-    products = X.T @ np.clip(y, -1, 1) + rng.normal(0, 2 * longest / share, X.shape[1])
-    return np.linalg.solve(system, products)
-
-
-def boosted(X: Array, y: Array, mu: float, longest: float, rounds: int, clip: float, rng: np.random.Generator) -> Array:
-    """Boosted AdaSSP with so many rounds and residuals limited to ``clip``."""
-    system, share = _moments(X, mu, longest, rng)
-    theta = np.zeros(X.shape[1])
-    std = 2 * longest * clip * math.sqrt(rounds) / share
-    for _ in range(rounds):
-        residual = np.clip(y - X @ theta, -clip, clip)
-        theta += np.linalg.solve(system, X.T @ residual + rng.normal(0, std, theta.size))
-    return theta
 
 
 def errors(
@@ -76,8 +45,7 @@ def errors(
     row_map = RowMap.from_bounds(X.shape[1], bounds)
     shift, half = (target[0] + target[1]) / 2, (target[1] - target[0]) / 2
     mapped = (np.clip(X, *bounds) - np.array(row_map.shift)) * np.array(row_map.scale)
-    rows = np.column_stack([np.ones(len(y)), mapped])
-    longest = math.hypot(1, row_map.max_norm)
+    rows = np.column_stack([np.ones(len(y)), mapped]) / math.hypot(1, row_map.max_norm)
     scaled, mu = (y - shift) / half, gaussian_mu(epsilon, DELTA)
 
     def error(theta: Array) -> float:
@@ -90,9 +58,9 @@ def errors(
     private = np.mean((y[test] - model.predict(X[test])) ** 2) / np.var(y[test])
     return {
         "ours": float(private),
-        "AdaSSP": error(adassp(rows[train], scaled[train], mu, longest, rng)),
+        "AdaSSP": error(adassp(rows[train], scaled[train], mu, 2, rng)),
         "boosted": min(
-            error(boosted(rows[train], scaled[train], mu, longest, rounds, clip, rng))
+            error(boosted_adassp(rows[train], scaled[train], mu, 2, rounds, clip, rng))
             for rounds, clip in product(ROUNDS, CLIPS)
         ),
         "not private": float(np.mean((y[test] - plain.predict(X[test])) ** 2) / np.var(y[test])),

@@ -85,10 +85,10 @@ def test_unknown_names_are_an_input_error(name, run, tmp_path):
 
 
 def test_peers_that_cannot_be_installed_are_an_input_error(run, monkeypatch):
-    def fail():
-        raise RuntimeError("diffprivlib could not be installed: no such index")
+    def fail(self):
+        raise RuntimeError(f"{self.name} could not be installed: no such index")
 
-    monkeypatch.setattr("dpconvex_reproduction.peers.diffprivlib_peer.install", fail)
+    monkeypatch.setattr("dpconvex_reproduction.peers.environments.PeerEnvironment.install", fail)
     code, _, err = run("--install-peers")
     assert code == 2
-    assert "no such index" in err
+    assert "opacus could not be installed: no such index" in " ".join(err.split())

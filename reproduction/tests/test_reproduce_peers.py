@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from dpconvex_reproduction.peers.clipped_sgd import (
     noise_std,
     proven_epsilon,
 )
+from dpconvex_reproduction.peers.environments import DIFFPRIVLIB, PeerEnvironment
 from dpconvex_reproduction.peers.exhibits import EXHIBITS
 from dpconvex_reproduction.peers.problems import DELTA, split
 
@@ -156,8 +158,9 @@ class LogisticRegression:
         self.constant = float(np.ptp(X[:, 0])) == 0
         assert self.constant != self.settings["fit_intercept"]
         return self
-    def score(self, X, y):
-        return self.settings["epsilon"] + self.settings["random_state"]
+    def decision_function(self, X):
+        # A share of the rows that says which request this was.
+        return np.where(np.arange(len(X)) < 10 * self.settings["epsilon"] + self.settings["random_state"], 1.0, -1.0)
 """
 
 
@@ -166,14 +169,16 @@ def test_diffprivlib_is_asked_as_each_way_says(labelled, tmp_path, monkeypatch):
     (tmp_path / "diffprivlib" / "__init__.py").touch()
     (tmp_path / "diffprivlib" / "models.py").write_text(_STUB)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(diffprivlib_peer, "environment", lambda: sys.executable)
+    monkeypatch.setattr(PeerEnvironment, "python", lambda self: sys.executable)
+    labelled = replace(labelled, y_test=np.ones_like(labelled.y_test))
     monkeypatch.setattr(classifiers, "load", lambda name: labelled)
     monkeypatch.setattr(classifiers, "EPSILONS", (0.5, 2.0))
     for way in diffprivlib_peer.WAYS:
         rows = classifiers.measure_diffprivlib({"data": "toy", "way": way, "block": 1})
         assert {row["variant"] for row in rows} == {way}
         assert [row["seed"] for row in rows] == [5, 6, 7, 8, 9] * 2
-        assert all(row["accuracy"] == row["epsilon"] + row["seed"] for row in rows)
+        for row in rows:
+            assert row["accuracy"] == pytest.approx((10 * row["epsilon"] + row["seed"]) / len(labelled.y_test))
 
 
 def test_an_environment_is_made_only_when_asked_for(tmp_path, monkeypatch):
@@ -183,10 +188,10 @@ def test_an_environment_is_made_only_when_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(RuntimeError, match=r"dpconvex reproduce --install-peers"):
-        diffprivlib_peer.environment()
+        DIFFPRIVLIB.python()
     assert not list(tmp_path.iterdir())
     with pytest.raises(AssertionError, match="venv"):
-        diffprivlib_peer.install()
+        DIFFPRIVLIB.install()
 
 
 def test_without_a_package_index_the_reason_is_given(tmp_path, monkeypatch):
@@ -196,7 +201,7 @@ def test_without_a_package_index_the_reason_is_given(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(RuntimeError, match=r"could not be installed: no such index"):
-        diffprivlib_peer.install()
+        DIFFPRIVLIB.install()
     assert not list((tmp_path / "dpconvex").iterdir())
 
 

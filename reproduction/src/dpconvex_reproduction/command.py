@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +17,16 @@ from dpconvex.inputs import InputError
 app = typer.Typer(add_completion=False)
 
 
+#: Other commands of this distribution: the first word, and the module whose ``main`` takes the others.
+_OTHERS = {"bench": "bench.command", "fingerprint": "fingerprint"}
+
+
 def main(words: list[str] | None = None) -> None:
     """Run the command with these words, or with those of the command line."""
+    words = sys.argv[1:] if words is None else words
+    if words and words[0] in _OTHERS:
+        importlib.import_module(f"dpconvex_reproduction.{_OTHERS[words[0]]}").main(words[1:])
+        return
     app(words, prog_name="dpconvex reproduce")
 
 
@@ -45,31 +55,25 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="Show what there is and end.")] = False,
     install_peers: Annotated[
         bool,
-        typer.Option(
-            "--install-peers", help="First make the environment that diffprivlib needs, from the package index."
-        ),
+        typer.Option("--install-peers", help="First make the environments that peers need, from the package index."),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Run the papers' tables and figures again and write a page with a verdict for each.
 
-    Without a name it lists what there is. A run that was interrupted goes on where it stopped. Real data are read from
-    the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
+    Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is done
+    and what is left. What takes less than a minute is never run in part. Real data are read from the folder named by
+    `DPCONVEX_DATA`; without it the exhibits that need them say so.
+
+    `dpconvex reproduce bench` compares private methods, `dpconvex reproduce fingerprint` lists pages that are older
+    than the default; the first has a `--help`.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
     from rich.table import Table
 
     from dpconvex_reproduction import catalogue
 
     if install_peers:
-        from dpconvex_reproduction.peers.diffprivlib_peer import install
-
-        try:
-            install()
-        except RuntimeError as error:
-            raise InputError(str(error)) from error
+        install_environments()
     if list_ or not names:
         _list(json_)
         return
@@ -77,27 +81,23 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise InputError("The folder given with --out is a file. Name another one.")
     from dpconvex_reproduction.pages import write_exhibit, write_index
-    from dpconvex_reproduction.runner import Progress, affordable, available_cores, run_studies
+    from dpconvex_reproduction.progress import shown_progress
+    from dpconvex_reproduction.runner import affordable, available_cores, cheap, run_studies
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reproducing", total=None)
-
-        def report(progress: Progress) -> None:
-            bar.update(task, completed=progress.done, total=progress.total, description=progress.study)
-
+    with shown_progress() as report:
         run = functools.partial(
             run_studies,
             [study for exhibit in chosen for study in exhibit.studies],
             out / "runs",
-            quick=quick or within is not None,
             jobs=jobs,
             report=report,
         )
-        results = run(fresh=fresh)
-        if within is not None:  # what the quick cells took says what all of them will
-            seconds = 60 * within * (jobs or available_cores())
-            results = run(full=affordable(results.work, seconds))
+        part = quick or within is not None
+        results = run(quick=part, fresh=fresh)
+        if part:  # what the quick cells took says what all of them will
+            seconds = 60 * (within or 0.0) * (jobs or available_cores())
+            full = cheap(results.work) | affordable(results.work, seconds)
+            results = run(quick=True, full=full)
     outcomes = [write_exhibit(exhibit, results, out) for exhibit in chosen]
     index = write_index(outcomes, out)
     if json_:
@@ -126,6 +126,26 @@ def reproduce(
         output_console().print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
     minutes = sum(work.seconds for work in results.work.values()) / 60
     output_console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
+
+
+def install_environments() -> None:
+    """Make the environment of every peer.
+
+    Raises
+    ------
+    InputError
+        If one cannot be made; the others are.
+    """
+    from dpconvex_reproduction.peers.environments import ENVIRONMENTS
+
+    failed = []
+    for environment in ENVIRONMENTS:
+        try:
+            environment.install()
+        except RuntimeError as error:
+            failed.append(str(error))
+    if failed:
+        raise InputError(" ".join(failed))
 
 
 def _list(json_: bool) -> None:

@@ -7,14 +7,15 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from dpconvex_reproduction.drawing import save_figure
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
+from dpconvex_reproduction.fingerprint import made_with
 from dpconvex_reproduction.runner import Results, Work
 
-__all__ = ["Outcome", "write_exhibit", "write_index"]
+__all__ = ["Outcome", "markdown_table", "write_exhibit", "write_index"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def _columns(rows: Sequence[Row]) -> list[str]:
     return [n for n in names if not (n == "failed" and not any(row.get(n) for row in rows))]
 
 
-def _markdown(rows: Sequence[Row], shown: int | None = None) -> list[str]:
+def markdown_table(rows: Sequence[Row], shown: int | None = None) -> list[str]:
+    """Return a table of rows, as lines of Markdown."""
     if not rows:
         return ["(no rows)"]
     names = _columns(rows)
@@ -88,7 +90,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     place.mkdir(parents=True, exist_ok=True)
     page = place / f"{exhibit.slug}.md"
     names = [study.name for study in exhibit.studies]
-    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, ""]
+    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made_with(), ""]
     missing = [results.skipped[name] for name in names if name in results.skipped]
     rows = [row for name in names for row in results.rows.get(name, [])]
     failures = [message for name in names for message in results.failures.get(name, [])]
@@ -103,7 +105,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     verdict = _verdict(checks)
     lines = [*head, f"**Verdict: {verdict}.**", ""]
     if checks:
-        lines += _markdown(
+        lines += markdown_table(
             [
                 {
                     "whose claim": check.about,
@@ -116,11 +118,12 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
         )
         lines.append("")
     if exhibit.draw is not None:
-        _draw(exhibit, rows, place / f"{exhibit.slug}.png")
+        draw = exhibit.draw
+        save_figure(place / f"{exhibit.slug}.png", lambda figure: draw(rows, figure))
         lines += [f"![{exhibit.label}: {exhibit.title}]({exhibit.slug}.png)", ""]
     if exhibit.privacy is not None:
         lines += ["## Privacy", ""]
-        lines += _markdown([vars(line) for line in exhibit.privacy()])
+        lines += markdown_table([vars(line) for line in exhibit.privacy()])
         lines.append("")
     if exhibit.notes:
         lines += ["## How it was run", "", exhibit.notes, ""]
@@ -128,7 +131,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     work = sum((results.work[name] for name in names), Work())
     if exhibit.studies:
         lines += [_repeats_in_words(work), ""]
-    lines += [*_markdown(table, exhibit.shown), ""]
+    lines += [*markdown_table(table, exhibit.shown), ""]
     more = len(table) - exhibit.shown
     rest = f" ({more} more lines there)" if more > 0 else ""
     lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.", *_failed(failures)]
@@ -174,21 +177,6 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
         writer = csv.DictWriter(file, _columns(rows), extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _draw(exhibit: Exhibit, rows: list[Row], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from PIL import Image
-
-    assert exhibit.draw is not None
-    figure = Figure(layout=None)
-    FigureCanvasAgg(figure)
-    exhibit.draw(rows, figure)
-    drawn = BytesIO()
-    figure.savefig(drawn, dpi=90)
-    # A palette makes files a third of the size; no version and no date: equal numbers give equal files.
-    Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
@@ -237,7 +225,7 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     ]
     for paper in dict.fromkeys(name.partition("/")[0] for name in known):
         lines += [f"## {paper}", ""]
-        lines += _markdown([known[name] for name in known if name.startswith(f"{paper}/")])
+        lines += markdown_table([known[name] for name in known if name.startswith(f"{paper}/")])
         lines.append("")
     page = folder / "index.md"
     page.write_text("\n".join(lines), encoding="utf-8")

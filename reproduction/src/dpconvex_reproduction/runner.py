@@ -9,18 +9,18 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
-__all__ = ["Progress", "Results", "Work", "affordable", "missing_data", "run_studies"]
+__all__ = ["Progress", "Results", "Work", "affordable", "cheap", "missing_data", "run_studies"]
 
 # One thread in each worker: the cells themselves are what runs side by side.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -28,11 +28,47 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NU
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: cells done and in all, and the study of the cell that ended last."""
+    """How far a run is.
+
+    Attributes
+    ----------
+    done, total : int
+        Cells that are done, those of earlier runs too, and cells in all.
+    study : str
+        Study of the cell that ended last.
+    study_done, study_total : int
+        Its cells.
+    seconds : float
+        Processor seconds of what is done.
+    left : float
+        Processor seconds of what is left, if the cells of a study take as long as those that are done; studies of
+        which nothing is done yet count as the average cell.
+    warning : str
+        What the cell warned of, if no cell did before; otherwise empty.
+    """
 
     done: int
     total: int
     study: str
+    study_done: int = 0
+    study_total: int = 0
+    seconds: float = 0.0
+    left: float = 0.0
+    warning: str = ""
+
+    def words(self) -> str:
+        """Return a line for a log.
+
+        Examples
+        --------
+        >>> Progress(3, 12, "peers/svm", 1, 4, 90.0, 270.0).words()
+        '3 of 12 cells (25 %), 2 processor minutes done, about 4 left; peers/svm: 1 of 4'
+        """
+        share = self.done / self.total if self.total else 1.0
+        return (
+            f"{self.done} of {self.total} cells ({100 * share:.0f} %), {self.seconds / 60:.0f} processor minutes done, "
+            f"about {self.left / 60:.0f} left; {self.study}: {self.study_done} of {self.study_total}"
+        )
 
 
 @dataclass(frozen=True)
@@ -70,12 +106,15 @@ class Results:
         Why a study was not run, by study.
     work : dict
         Cells done, cells of a full run and processor seconds, by study.
+    warnings : dict
+        Distinct warnings of the cells that were run now, and how many cells gave them.
     """
 
     rows: dict[str, list[Row]]
     failures: dict[str, list[str]]
     skipped: dict[str, str]
     work: dict[str, Work]
+    warnings: dict[str, int] = field(default_factory=dict)
 
 
 def missing_data(study: Study) -> str | None:
@@ -123,14 +162,29 @@ class _Store:
         self.done[_key(cell)] = json.loads(json.dumps(record, default=float))
 
 
-def _measure(measure: Callable[[Cell], list[Row]], cell: Cell) -> tuple[list[Row], float, str]:
-    """Run one cell in a worker: its rows, its processor seconds, and a message if it failed."""
-    started = time.process_time()
-    try:
-        rows = measure(dict(cell))
-    except Exception as error:
-        return [], time.process_time() - started, f"{type(error).__name__}: {error}"
-    return rows, time.process_time() - started, ""
+#: Rows of a cell, its processor seconds, a message if it failed, and what it warned of.
+_Outcome = tuple[list[Row], float, str, list[str]]
+
+
+def _processor_seconds() -> float:
+    """Return the time that this process and those that it waited for have used."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _measure(measure: Callable[[Cell], list[Row]], cell: Cell) -> _Outcome:
+    """Run one cell in a worker; its warnings are handed over, for the log to say each once."""
+    started = _processor_seconds()
+    rows: list[Row] = []
+    failure = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        try:
+            rows = measure(dict(cell))
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+    said = dict.fromkeys(f"{each.category.__name__}: {str(each.message).splitlines()[0]}" for each in caught)
+    return rows, _processor_seconds() - started, failure, list(said)
 
 
 @contextmanager
@@ -192,19 +246,23 @@ def run_studies(
     waiting = [
         (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
     ]
-    total = sum(map(len, cells.values()))
-    finished = total - len(waiting)
+    pending: dict[str, int] = {study.name: 0 for study in runnable}
+    for study, _ in waiting:
+        pending[study.name] += 1
+    warned: dict[str, int] = {}
 
-    def end(study: Study, cell: Cell, outcome: tuple[list[Row], float, str]) -> None:
-        nonlocal finished
-        rows, seconds, failure = outcome
-        finished += 1
+    def end(study: Study, cell: Cell, outcome: _Outcome) -> None:
+        rows, seconds, failure, said = outcome
+        pending[study.name] -= 1
         if failure:
             failures.setdefault(study.name, []).append(f"{_key(cell)}: {failure}")
         else:
             stores[study.name].add(cell, rows, seconds)
+        new = [words for words in said if words not in warned]
+        for words in said:
+            warned[words] = warned.get(words, 0) + 1
         if report is not None:
-            report(Progress(finished, total, study.name))
+            report(_progress(study.name, {name: len(listed) for name, listed in cells.items()}, pending, stores, new))
 
     together = [work for work in waiting if not work[0].timed]
     alone = [work for work in waiting if work[0].timed]
@@ -221,7 +279,39 @@ def run_studies(
         whole = len(study.cells(False))
         mean = seconds / max(1, len(records))
         work[study.name] = Work(len(records), whole, seconds, mean * whole)
-    return Results(rows, failures, skipped, work)
+    return Results(rows, failures, skipped, work, warned)
+
+
+def _progress(
+    study: str, totals: Mapping[str, int], pending: Mapping[str, int], stores: Mapping[str, _Store], new: Sequence[str]
+) -> Progress:
+    """Return how far the run is after a cell of a study."""
+    spent = {name: sum(record["seconds"] for record in store.done.values()) for name, store in stores.items()}
+    counts = {name: len(store.done) for name, store in stores.items()}
+    typical = sum(spent.values()) / max(1, sum(counts.values()))
+    left = sum(n * (spent[name] / counts[name] if counts[name] else typical) for name, n in pending.items())
+    total = sum(totals.values())
+    return Progress(
+        total - sum(pending.values()),
+        total,
+        study,
+        totals[study] - pending[study],
+        totals[study],
+        sum(spent.values()),
+        left,
+        "; ".join(new),
+    )
+
+
+def cheap(work: Mapping[str, Work], seconds: float = 60.0) -> set[str]:
+    """Return the studies whose full run takes at most so many processor seconds: they are never run in part.
+
+    Examples
+    --------
+    >>> sorted(cheap({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 20, 50.0, 500.0), "c": Work(0, 9)}))
+    ['a']
+    """
+    return {name for name, cost in work.items() if cost.done and cost.full_seconds <= seconds}
 
 
 def affordable(work: Mapping[str, Work], seconds: float) -> set[str]:
@@ -249,9 +339,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _run_batch(
-    batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, tuple[list[Row], float, str]], None]
-) -> None:
+def _run_batch(batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, _Outcome], None]) -> None:
     """Measure cells in processes of their own; an interruption loses only the cells under way."""
     # A forked process inherits locks of numba's and opendp's threads.
     context = multiprocessing.get_context("spawn")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.structured import L1Norm
 from dpconvex.smoothing import GaussianKernel, convolve_vector, moreau_vector
-from dpconvex_reproduction.drawing import COLORS
+from dpconvex_reproduction.drawing import OTHERS, OURS
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 
 __all__ = ["ERRORS", "FIGURE_1", "FIGURE_2", "FIGURE_3"]
@@ -26,7 +26,7 @@ SMOOTHNESS = 2.0  # caption of Figure 4; by Table 1 that is a bandwidth of 0.5
 PLACES = (0.5, 1.0)  # Figure 2, left
 _EDGE = 3.0
 _KERNEL_MEAN = math.sqrt(2 / math.pi)  # of |v|, per coordinate
-GREEN, BLUE, BLACK, RED = COLORS[2], COLORS[0], "black", COLORS[5]
+GREEN, PURPLE, BLACK = OTHERS[1], OTHERS[2], "black"
 
 
 def _errors(loss: Any, points: Array) -> Array:
@@ -284,7 +284,7 @@ def _draw_2(rows: list[Row], figure: Any) -> None:
 
     axes = panels(figure, 2)
     left, right = axes[0]
-    for place, color in zip(PLACES, (GREEN, BLUE), strict=True):
+    for place, color in zip(PLACES, (GREEN, PURPLE), strict=True):
         for curve, style in (("convolution", "-"), ("Lemma 4.3", ":")):
             wanted = {"panel": "bandwidth", "algorithm": curve, "x1": place}
             left.plot(
@@ -321,11 +321,11 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
     surfaces = [figure.add_subplot(1, 4, k, projection="3d") for k in (3, 4)]
     x = _column(rows, "x1", panel="line", algorithm="Moreau")
     values.plot(x, np.abs(x), color=BLACK, label="g")
-    for curve, color in (("convolution", GREEN), ("Moreau", BLUE)):
+    for curve, color in (("convolution", GREEN), ("Moreau", PURPLE)):
         error = _column(rows, "error", panel="line", algorithm=curve, variant="paper")
         values.plot(x, np.abs(x) + error, color=color, label=curve)
     _lines(
-        errors, rows, (("convolution", "paper", GREEN), ("convolution", "dpconvex", GREEN), ("Moreau", "paper", BLUE))
+        errors, rows, (("convolution", "paper", GREEN), ("convolution", "dpconvex", OURS), ("Moreau", "paper", PURPLE))
     )
     values.set_xlim(-1.5, 1.5)
     values.set_ylim(0, 1.6)
@@ -335,7 +335,7 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
     errors.set_title("errors of |x|")
     errors.set_ylim(-0.3, 0.65)
     for ax, shown, title in zip(surfaces, (1, 0), ("l1 norm", "errors of the l1 norm"), strict=True):
-        for curve, color in (("convolution", GREEN), ("Moreau", BLUE)):
+        for curve, color in (("convolution", GREEN), ("Moreau", PURPLE)):
             a, b, error = _surface(rows, curve)
             ax.plot_wireframe(
                 a, b, error + shown * (np.abs(a) + np.abs(b)), color=color, linewidth=0.5,

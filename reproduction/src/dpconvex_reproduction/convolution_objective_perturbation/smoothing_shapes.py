@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpconvex.losses.structured import Bowl, PiecewiseLinear
 from dpconvex.smoothing import GaussianKernel, convolve_vector
-from dpconvex_reproduction.drawing import COLORS
+from dpconvex_reproduction.drawing import OTHERS, OURS
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 
 __all__ = ["FIGURE_4", "FIGURE_6", "SETS", "SHAPES"]
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 SMOOTHNESS = 2.0  # caption of Figure 4
 _EDGE = 3.0
-GREEN, BLUE = COLORS[2], COLORS[0]
+GREEN, PURPLE = OTHERS[1], OTHERS[2]
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ def _draw_4(rows: list[Row], figure: Any) -> None:
         ax.plot([r["x"] for r in first], [r["loss"] for r in first], color="black", label="loss")
         for algorithm, variant, color, style in (
             ("convolution", "paper", GREEN, "--"),
-            ("convolution", "dpconvex", GREEN, "-"),
-            ("Moreau, Hellinger", "paper", BLUE, "--"),
+            ("convolution", "dpconvex", OURS, "-"),
+            ("Moreau, Hellinger", "paper", PURPLE, "--"),
         ):
             line = select(rows, panel=panel, algorithm=algorithm, variant=variant)
             ax.plot(
@@ -295,7 +295,7 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
 
     from dpconvex_reproduction.drawing import panels
 
-    colors = ListedColormap(["#ffffff", "#d0e1f5", BLUE])
+    colors = ListedColormap(["#ffffff", "#e6d9ee", PURPLE])
     axes = panels(figure, len(_LEVELS), height=4.0)
     for ax, level in zip(axes[0], _LEVELS, strict=True):
         chosen = select(rows, level=level, bandwidth=1.0)
@@ -312,7 +312,7 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
         ax.set_xlabel("$v_1$")
         ax.set_ylabel("$v_2$")
         ax.set_title(f"x* = (1, 0.6), level {level:g}", fontsize=10)
-    figure.suptitle("blue: the paper's set; light: no error either; white: integrand above 0", fontsize=9)
+    figure.suptitle("purple: the paper's set; light: no error either; white: integrand above 0", fontsize=9)
     figure.tight_layout()
 
 

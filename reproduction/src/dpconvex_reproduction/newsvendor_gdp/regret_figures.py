@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpconvex.datasets import NewsvendorPopulation
-from dpconvex_reproduction.drawing import COLORS, curves, finish, panels
+from dpconvex_reproduction.drawing import OTHERS, curves, finish, panels
+from dpconvex_reproduction.drawing import OURS as OUR_COLOR
 from dpconvex_reproduction.exhibit import Check, PrivacyLine, Row, select, summarise
 from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, count, paired
 from dpconvex_reproduction.newsvendor_gdp.privacy_lines import privacy_lines
@@ -220,26 +221,26 @@ def draw_boxes(rows: list[Row], figure: Any) -> None:
     """Draw boxes by budget, one panel per level."""
     axes = panels(figure, len(LEVELS), sharey=True)
     kinds = (
-        ("Algorithm 1, paper", _PAPER, COLORS[1]),
-        ("Algorithm 1, sound", _SOUND, COLORS[3]),
-        ("DPNewsvendor, dpconvex", {"algorithm": OURS}, COLORS[0]),
-        ("DPNewsvendor told B and bandwidth, dpconvex", {"algorithm": INFORMED}, COLORS[7]),
+        ("Algorithm 1, paper", _PAPER, OTHERS[0], 0.6),
+        ("Algorithm 1, sound", _SOUND, OTHERS[2], 0.6),
+        ("DPNewsvendor, dpconvex", {"algorithm": OURS}, OUR_COLOR, 0.8),
+        ("DPNewsvendor told B and bandwidth, dpconvex", {"algorithm": INFORMED}, OUR_COLOR, 0.3),
     )
     for ax, level in zip(axes[0], LEVELS, strict=True):
         chosen = select(rows, quantile=level)
         plain = [row["regret"] for row in select(chosen, **_PLAIN)]
-        _boxes(ax, [plain], [0.0], COLORS[6], "smoothed fit, not private")
-        for index, (label, wanted, color) in enumerate(kinds):
+        _boxes(ax, [plain], [0.0], OTHERS[5], 0.6, "smoothed fit, not private")
+        for index, (label, wanted, color, alpha) in enumerate(kinds):
             groups = [[row["regret"] for row in select(chosen, **wanted, mu=mu)] for mu in BUDGETS]
             places = [1.0 + k + 0.2 * (index - 1.5) for k in range(len(BUDGETS))]
-            _boxes(ax, groups, places, color, label)
+            _boxes(ax, groups, places, color, alpha, label)
         ax.set(title=f"level {level:g}", yscale="log", xlim=(-0.5, len(BUDGETS) + 0.5))
         ax.set_xticks(range(len(BUDGETS) + 1), ["not private", *(f"mu = {mu:g}" for mu in BUDGETS)])
     axes[0, 0].set_ylabel("regret")
     finish(figure, axes, columns=3)
 
 
-def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, label: str) -> None:
+def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, alpha: float, label: str) -> None:
     drawn = ax.boxplot(
         groups,
         positions=places,
@@ -250,7 +251,7 @@ def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, 
         medianprops={"color": "black"},
     )
     for box in drawn["boxes"]:
-        box.set(facecolor=color, alpha=0.6)
+        box.set(facecolor=color, alpha=alpha)
     drawn["boxes"][0].set_label(label)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpconvex.privacy import GaussianDP
-from dpconvex_reproduction.drawing import COLORS, finish, panels
+from dpconvex_reproduction.drawing import OTHERS, finish, panels
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 from dpconvex_reproduction.newsvendor_gdp.attack import STUDY as ATTACK
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS
@@ -124,7 +124,7 @@ def draw(rows: list[Row], figure: Any) -> None:
     for ax, levels in zip(axes[0], (LEVELS, BUDGETS), strict=True):
         for mu in levels:
             curve = _curve(rows, mu)
-            color = COLORS[LEVELS.index(mu)]
+            color = OTHERS[LEVELS.index(mu)]
             ax.plot(curve[:, 0], curve[:, 1], color=color, label=f"mu = {mu:g}")
         ax.plot([0, 1], [1, 0], color="0.8", linewidth=0.8)
         ax.set(xlabel="type I error", ylabel="type II error", aspect="equal")
@@ -133,7 +133,7 @@ def draw(rows: list[Row], figure: Any) -> None:
             row["type_one"],
             row["type_two"],
             _MARKERS[row["variant"]],
-            color=COLORS[LEVELS.index(row["mu"])],
+            color=OTHERS[LEVELS.index(row["mu"])],
             clip_on=False,
             markersize=7,
             fillstyle="none",

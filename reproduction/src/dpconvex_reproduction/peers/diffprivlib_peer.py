@@ -1,7 +1,6 @@
 r"""diffprivlib's logistic regression in an environment of its own, and the privacy it truly has.
 
-diffprivlib 0.6.6 does not import with current scikit-learn, so it has an environment in the cache folder
-(``XDG_CACHE_HOME`` or ``~/.cache``). Only ``dpconvex reproduce --install-peers`` makes it, from the package index.
+diffprivlib 0.6.6 does not import with current scikit-learn; :mod:`environments` says where it lives.
 
 Its logistic regression minimises ``J(theta) + <b, theta>`` with ``b`` of density ``exp(-|b| epsilon_p / (2R))``, R the
 norm of a row with its constant, ``Lambda = 1/C`` and ``epsilon_p = epsilon - 2 log(1 + R/(4 Lambda))``; where that is
@@ -12,100 +11,32 @@ of ``1/C`` and has what was added alone, ``p - 1/C``: see :func:`true_epsilon`.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import math
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex_reproduction.peers import diffprivlib_worker
+from dpconvex_reproduction.peers.environments import DIFFPRIVLIB
 
-__all__ = ["PINS", "WAYS", "environment", "fits", "install", "true_epsilon"]
-
-PINS = ("diffprivlib==0.6.6", "scikit-learn==1.6.1", "scipy==1.14.1", "numpy==2.2.6")
+__all__ = ["WAYS", "fits", "scores", "true_epsilon"]
 
 #: How rows are handed over. "as documented": mapped rows, their public norm as ``data_norm``, its own intercept.
 #: "sound": rows ``(1, x)`` divided by their public norm, so that R = 1 and the constant is penalised like the rest.
 WAYS = ("as documented", "sound")
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpconvex"
-
-
-_INSIDE = Path("Scripts/python.exe" if os.name == "nt" else "bin/python")
-
-
-def _home() -> Path:
-    digest = hashlib.sha256(" ".join((sys.version, *PINS)).encode()).hexdigest()[:12]
-    return _cache() / f"diffprivlib-{digest}"
-
-
-def environment() -> Path:
-    """Return the interpreter that has diffprivlib.
-
-    Raises
-    ------
-    RuntimeError
-        If there is none; the message says how to make it.
-    """
-    python = _home() / _INSIDE
-    if not python.exists():
-        raise RuntimeError(
-            "diffprivlib is not installed. It needs an environment of its own: "
-            "`dpconvex reproduce --install-peers` makes it from the package index."
-        )
-    return python
-
-
-def install() -> Path:
-    """Make the environment of diffprivlib if there is none, and return its interpreter.
-
-    Raises
-    ------
-    RuntimeError
-        If it cannot be installed; the message says why.
-    """
-    home = _home()
-    if (home / _INSIDE).exists():
-        return home / _INSIDE
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home.parent) as workshop:
-            made = Path(workshop) / "environment"
-            run = functools.partial(subprocess.run, check=True, capture_output=True, text=True)
-            run([sys.executable, "-m", "venv", str(made)])
-            options = ("install", "--quiet", "--retries", "1", "--timeout", "15")
-            run([str(made / _INSIDE), "-m", "pip", *options, *PINS])
-            if not home.exists():  # somebody else may have been faster
-                made.rename(home)
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip().splitlines()
-        raise RuntimeError(f"diffprivlib could not be installed: {' '.join(said[-1:])}") from error
-    except OSError as error:
-        if not (home / _INSIDE).exists():
-            raise RuntimeError(f"diffprivlib could not be installed: {error}") from error
-    return home / _INSIDE
-
-
-def fits(
+def scores(
     data: dict[str, NDArray[Any]], row_norm: float, requests: Sequence[tuple[str, float, int]]
-) -> list[dict[str, float]]:
-    """Fit and score.
+) -> dict[str, NDArray[Any]]:
+    """Fit and return log-odds of the larger label.
 
     Parameters
     ----------
     data : dict
-        ``X``, ``y``, ``X_test``, ``y_test``, rows mapped, without a constant.
+        ``X``, ``y``, ``X_test``, rows mapped, without a constant.
     row_norm : float
         Public bound on the norm of a row.
     requests : sequence of (way, epsilon, seed)
@@ -113,8 +44,8 @@ def fits(
 
     Returns
     -------
-    list of dict
-        ``accuracy`` and ``seconds`` of each.
+    dict
+        ``scores`` of shape (requests, test rows) and ``seconds``.
     """
     full = math.hypot(1.0, row_norm)
     asked = [
@@ -128,17 +59,19 @@ def fits(
         }
         for way, epsilon, seed in requests
     ]
-    python = environment()
-    with tempfile.TemporaryDirectory() as folder:
-        arrays, questions = Path(folder) / "data.npz", Path(folder) / "requests.json"
-        np.savez(arrays, **data)  # type: ignore[arg-type]
-        questions.write_text(json.dumps(asked), encoding="utf-8")
-        command = [str(python), str(diffprivlib_worker.__file__), str(arrays), str(questions)]
-        done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"diffprivlib failed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
-    answers: list[dict[str, float]] = json.loads(done.stdout)
-    return answers
+    return DIFFPRIVLIB.ask(diffprivlib_worker.__file__, data, asked)
+
+
+def fits(
+    data: dict[str, NDArray[Any]], row_norm: float, requests: Sequence[tuple[str, float, int]]
+) -> list[dict[str, float]]:
+    """Fit as :func:`scores` does and return ``accuracy`` on ``y_test`` and ``seconds`` of each."""
+    answers = scores(data, row_norm, requests)
+    right = np.where(answers["scores"] > 0, 1.0, -1.0) == data["y_test"]
+    return [
+        {"accuracy": float(accuracy), "seconds": float(seconds)}
+        for accuracy, seconds in zip(right.mean(axis=1), answers["seconds"], strict=True)
+    ]
 
 
 def true_epsilon(way: str, epsilon: float, row_norm: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpconvex_reproduction.drawing import COLORS, curves, finish, panels
+from dpconvex_reproduction.drawing import OTHERS, OURS, curves, finish, panels
 from dpconvex_reproduction.exhibit import Row, select
 from dpconvex_reproduction.peers.timing import table as time_table
 
@@ -71,7 +71,7 @@ def draw_times(rows: Sequence[Row], figure: Any) -> None:
     axes = panels(figure, 2, -(-len(settings) // 2), height=2.2)
     for ax in axes.flat[len(settings) :]:
         ax.set_visible(False)
-    color = {"dpconvex": COLORS[0], "peer": COLORS[1], "not private": COLORS[6]}
+    color = {"dpconvex": OURS, "peer": OTHERS[0], "not private": OTHERS[5]}
     for ax, (task, data) in zip(axes.flat, settings, strict=False):
         here = select(lines, task=task, data=data)[::-1]
         seconds = [line["median seconds"] for line in here]

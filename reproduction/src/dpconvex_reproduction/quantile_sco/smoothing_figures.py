@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex_reproduction.drawing import COLORS, panels
+from dpconvex_reproduction.drawing import OTHERS, panels
 from dpconvex_reproduction.exhibit import Check, Row, select
 
 __all__ = [
@@ -165,7 +165,7 @@ def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]]) ->
     ax.plot(u, loss, color="black", linewidth=1, label="loss")
     for i, (wanted, label) in enumerate(labels):
         u, _, value = _curve(rows, **wanted)
-        ax.plot(u, value, color=COLORS[i % len(COLORS)], label=label)
+        ax.plot(u, value, color=OTHERS[i % len(OTHERS)], label=label)
     ax.set_xlabel("u")
     ax.legend(fontsize=8, frameon=False)
 

@@ -1,0 +1,152 @@
+"""``dpconvex reproduce bench``: private methods on the same problems, as one Parquet file and one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli.output_and_errors import output_console, print_json, reports_errors
+from dpconvex.cli.task_options import JsonOption
+from dpconvex.inputs import InputError
+
+app = typer.Typer(add_completion=False)
+
+
+def main(words: list[str]) -> None:
+    """Run the command with these words."""
+    app(words, prog_name="dpconvex reproduce bench")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise InputError(f"--epsilon takes numbers with commas between them, such as 0.5,1,4. Got '{text}'.") from None
+    if not all(0 < number < float("inf") for number in found):
+        raise InputError(f"--epsilon takes positive numbers. Got '{text}'.")
+    return found
+
+
+@app.command()
+@reports_errors
+def bench(
+    data: Annotated[
+        list[str] | None, typer.Argument(help="Data sets; all but `toy` by default.", show_default=False)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="logistic, linear or quantile; all by default.", show_default=False)
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method by name; may be repeated. All by default.", show_default=False)
+    ] = None,
+    add: Annotated[
+        list[Path] | None, typer.Option(help="A file of your own with METHODS; may be repeated.", show_default=False)
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Budgets, with commas between them.")] = "0.1,0.5,1,4",
+    seeds: Annotated[int, typer.Option(help="Fits of every method and setting.", min=1)] = 5,
+    rows: Annotated[
+        int | None, typer.Option(help="Train on so many rows only, for a try.", min=100, show_default=False)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the page, figures and results.parquet.")] = Path("bench"),
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False)
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was finished before.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show data sets and methods, and end.")] = False,
+    install_peers: Annotated[
+        bool, typer.Option("--install-peers", help="First make the environments that peers need.")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Compare private methods on the same rows, public bounds, budget and neighbours.
+
+    A run that was interrupted goes on where it stopped; a changed method, or a changed default of ours, is run again.
+    Peers that are not installed are named on the page. Real data are read from the folder named by `DPCONVEX_DATA`.
+    """
+    from dpconvex_reproduction.bench.methods import find_methods
+    from dpconvex_reproduction.bench.page import contests, write_page
+    from dpconvex_reproduction.bench.problems import DATA, TASKS, files
+    from dpconvex_reproduction.bench.run import Plan, study, write_parquet
+    from dpconvex_reproduction.command import install_environments
+    from dpconvex_reproduction.datasets.dataset import data_path
+    from dpconvex_reproduction.progress import shown_progress
+    from dpconvex_reproduction.runner import run_studies
+
+    added = tuple(str(path.resolve()) for path in add or ())
+    if list_:
+        _list(json_, added)
+        return
+    if install_peers:
+        install_environments()
+    unknown = [name for name in data or () if name not in DATA]
+    if unknown:
+        raise InputError(f"There is no data set '{unknown[0]}'. There are: {', '.join(DATA)}.")
+    if task is not None and task not in TASKS:
+        raise InputError(f"--task must be one of {', '.join(TASKS)}. Got '{task}'.")
+    chosen = tuple(data or [name for name in DATA if name != "toy"])
+    for filename in files(chosen):
+        try:
+            data_path(filename)
+        except (FileNotFoundError, ValueError) as error:
+            raise InputError(str(error)) from error
+    budgets = tuple(sorted(set(_numbers(epsilon))))
+    try:
+        plan = Plan(chosen, task, tuple(method or ()), added, budgets, seeds, rows)
+        planned = study(plan)
+        find_methods(added)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if not planned.cells(False):
+        raise InputError("No method suits these data sets and this task.")
+    with shown_progress() as report:
+        results = run_studies([planned], out / "runs", jobs=jobs, fresh=fresh, report=report)
+    found = results.rows["bench"]
+    failures = results.failures.get("bench", [])
+    if not found:
+        raise InputError(f"Every fit failed, the first with: {failures[0].partition(': ')[2] if failures else ''}")
+    write_parquet(found, out / "results.parquet")
+    page = write_page(found, out, [_in_short(words) for words in failures])
+    verdicts = [contest.verdict for contest in contests(found)]
+    counts = {name: verdicts.count(name) for name in ("loss", "tie", "win", "one seed")}
+    if json_:
+        print_json({"page": str(page), "fits": len(found), "failed_cells": len(failures), **counts})
+        return
+    if failures:
+        output_console().print(f"{len(failures)} cells failed; the page says how, and the next run tries them again.")
+    words = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    output_console().print(f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False)
+
+
+def _in_short(failure: str) -> str:
+    """Return which method failed, and how."""
+    import json
+
+    cell, _, words = failure.partition("}: ")
+    try:
+        name = json.loads(cell + "}")["method"]
+    except (json.JSONDecodeError, KeyError):
+        return failure
+    return f"{name}: {words}"
+
+
+def _list(json_: bool, files: tuple[str, ...]) -> None:
+    """Show data sets with their tasks, and methods with theirs."""
+    from rich.table import Table
+
+    from dpconvex_reproduction.bench.methods import find_methods
+    from dpconvex_reproduction.bench.problems import DATA
+
+    methods = {name: method for name, (method, _) in find_methods(files).items()}
+    if json_:
+        sets = {name: list(tasks) for name, (_, _, _, tasks) in DATA.items()}
+        print_json({"data": sets, "methods": {name: list(method.tasks) for name, method in methods.items()}})
+        return
+    table = Table("", "name", "tasks", "neighbours", "settings", box=None)
+    for name, (_, _, _, tasks) in DATA.items():
+        table.add_row("data", name, ", ".join(tasks), "", "")
+    for name, method in methods.items():
+        words = ", ".join(method.relations) or "not private"
+        table.add_row("method", name, ", ".join(method.tasks), words, str(len(method.settings)))
+    output_console().print(table)

@@ -1,0 +1,307 @@
+"""The page of the benchmark: what our models lose first, then ties and wins, figures, and every guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t as student
+
+from dpconvex_reproduction.bench.problems import TASKS
+from dpconvex_reproduction.drawing import OTHERS, OURS, label_lines, panels, readable_axis, save_figure
+from dpconvex_reproduction.exhibit import Row, select, summarise
+from dpconvex_reproduction.fingerprint import made_with
+from dpconvex_reproduction.pages import markdown_table
+
+__all__ = ["Contest", "best_settings", "contests", "write_page"]
+
+_SETTING = ("data", "task", "relation", "epsilon")
+#: In figures the two packages of DP-SGD are one line, the better of them.
+_DESCENTS = ("Opacus DP-SGD", "jax-privacy DP-SGD")
+_NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
+
+
+_HOW = (
+    "A loss or a win is a difference of means beyond Student's 97.5 % limit for its standard error over seeds "
+    "(Welch); closer is a tie, and of two equal methods one in forty would be called a loss by chance. Seeds move "
+    "noise and batches alone: the split is one. Peers with several settings are shown in the best one, chosen on the "
+    "test rows with hindsight and not charged; ours have one setting. All methods of a comparison hold the same "
+    "neighbours: ours are run under the relation that the peer states."
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One of our models against one peer, on one metric of one setting.
+
+    Attributes
+    ----------
+    setting : tuple
+        Data, task, relation and epsilon.
+    metric : str
+        What is compared.
+    ours, peer : str
+        Names of the methods.
+    mine, theirs : float
+        Means over seeds; the peer's in its best setting, chosen with hindsight.
+    ahead, error : float
+        By how much ours is better, and the standard error of that difference over seeds.
+    limit : float
+        Standard errors beyond which a difference counts: Student's 97.5 % point with Welch's degrees of freedom.
+    """
+
+    setting: tuple[Any, ...]
+    metric: str
+    ours: str
+    peer: str
+    mine: float
+    theirs: float
+    ahead: float
+    error: float
+    limit: float = 2.0
+
+    @property
+    def verdict(self) -> str:
+        """``"loss"``, ``"tie"`` or ``"win"``: beyond the limit or not; ``"one seed"`` without a standard error."""
+        if not math.isfinite(self.error):
+            return "one seed"
+        if abs(self.ahead) <= self.limit * self.error:
+            return "tie"
+        return "win" if self.ahead > 0 else "loss"
+
+    def line(self) -> Row:
+        """Return the contest as a row of a table."""
+        data, task, relation, epsilon = self.setting
+        return {
+            "data": data,
+            "task": task,
+            "epsilon": epsilon,
+            "metric": _NAMES[self.metric],
+            "ours": self.ours,
+            "ours is": self.mine,
+            "peer": self.peer,
+            "peer is": self.theirs,
+            "ahead by": self.ahead,
+            "standard error": self.error,
+            "neighbours": relation,
+        }
+
+
+def _kind(task: str) -> str:
+    return task.partition(" ")[0]
+
+
+def best_settings(rows: Sequence[Row], metric: str, larger: bool) -> list[Row]:
+    """Return mean and standard error of every method in its best setting, chosen with hindsight, by problem and budget.
+
+    Examples
+    --------
+    >>> fit = {"data": "a", "task": "linear", "relation": "r", "epsilon": 1.0, "method": "m"}
+    >>> rows = [{**fit, "setting": s, "r2": value} for s, value in (("x", 0.1), ("x", 0.3), ("y", 0.5), ("y", 0.7))]
+    >>> [(line["setting"], round(line["r2"], 3)) for line in best_settings(rows, "r2", True)]
+    [('y', 0.6)]
+    """
+    keys = (*_SETTING, "method")
+    found: dict[tuple[Any, ...], Row] = {}
+    usable = [row for row in rows if row.get(metric) is not None]
+    for line in summarise(usable, [*keys, "setting"], metric):
+        key = tuple(line[name] for name in keys)
+        if not math.isfinite(line[metric]):
+            continue
+        if key not in found or (line[metric] > found[key][metric]) == larger:
+            found[key] = line
+    return list(found.values())
+
+
+def contests(rows: Sequence[Row]) -> list[Contest]:
+    """Return every contest of one of our models and a peer with the same rows, budget and neighbours."""
+    ours = {row["method"] for row in rows if row["ours"]}
+    found = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        for metric, larger in TASKS[_kind(task)].items():
+            lines = best_settings(select([row for row in rows if row["relation"]], task=task), metric, larger)
+            sign = 1.0 if larger else -1.0
+            for mine in [line for line in lines if line["method"] in ours]:
+                setting = tuple(mine[name] for name in _SETTING)
+                for theirs in lines:
+                    if theirs["method"] in ours or tuple(theirs[name] for name in _SETTING) != setting:
+                        continue
+                    ahead = sign * (mine[metric] - theirs[metric])
+                    error, limit = _welch(mine, theirs)
+                    pair = (mine["method"], theirs["method"], mine[metric], theirs[metric])
+                    found.append(Contest(setting, metric, *pair, ahead, error, limit))
+    return found
+
+
+def _welch(mine: Row, theirs: Row) -> tuple[float, float]:
+    """Return the standard error of a difference of means, and how many of them count as a difference."""
+    parts = [(line["error"] ** 2, line["repeats"] - 1) for line in (mine, theirs)]
+    total = sum(square for square, _ in parts)
+    if not (math.isfinite(total) and total > 0):
+        return math.sqrt(total) if math.isfinite(total) else math.nan, 2.0
+    freedom = total**2 / sum(square**2 / count for square, count in parts)
+    return math.sqrt(total), float(student.ppf(0.975, freedom))
+
+
+def _counts(held: Sequence[Contest]) -> list[Row]:
+    """Return losses, ties and wins of each pair."""
+    table = []
+    for ours, peer in dict.fromkeys((contest.ours, contest.peer) for contest in held):
+        verdicts = [contest.verdict for contest in held if (contest.ours, contest.peer) == (ours, peer)]
+        counted = {f"{name}": verdicts.count(word) for name, word in _WORDS.items()}
+        table.append({"ours": ours, "peer": peer, **counted})
+    return table
+
+
+_WORDS = {"losses": "loss", "ties": "tie", "wins": "win", "one seed": "one seed"}
+
+
+def _order(contest: Contest) -> float:
+    return contest.ahead / contest.error if contest.error else contest.ahead
+
+
+def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), left_out: Sequence[str] = ()) -> Path:
+    """Write ``index.md`` and its figures.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Fits.
+    folder : Path
+        Where the page goes.
+    failures, left_out : sequence of str
+        Cells that failed, and what was not asked for, to be said.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = contests(rows)
+    lost = sorted([c for c in held if c.verdict == "loss"], key=_order)
+    tied = sorted([c for c in held if c.verdict == "tie"], key=_order)
+    seeds = len({row["seed"] for row in rows if row["relation"]})
+    lines = [
+        "# Benchmark: private methods on the same rows, bounds, budget and neighbours",
+        "",
+        made_with(),
+        "",
+        f"{len(rows)} fits, {seeds} seeds each, delta {rows[0].get('delta') or 1e-6:g}. {_HOW}",
+        "",
+        "## Losses, ties and wins",
+        "",
+        *markdown_table(_counts(held)),
+        "",
+        f"## What we lose ({len(lost)} of {len(held)})",
+        "",
+        *(markdown_table([c.line() for c in lost]) if lost else ["Nothing in this run."]),
+        "",
+        f"## Ties ({len(tied)})",
+        "",
+        *(markdown_table([c.line() for c in tied]) if tied else ["None."]),
+        "",
+    ]
+    for number, (name, words) in enumerate(_figures(rows, folder)):
+        lines += (["## Figures", ""] if number == 0 else []) + [f"![{words}]({name})", ""]
+    lines += ["## All means", "", *_means(rows), "", "## What each promises", "", *_promises(rows), ""]
+    if left_out or failures:
+        lines += ["## Not here", "", *[f"- {words}" for words in (*left_out, *dict.fromkeys(failures))], ""]
+    page = folder / "index.md"
+    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    return page
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    shown: list[str] = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        here = select(rows, task=task)
+        merged: dict[tuple[Any, ...], Row] = {}
+        for metric, larger in TASKS[_kind(task)].items():
+            for line in best_settings(here, metric, larger):
+                key = tuple(line[name] for name in (*_SETTING, "method"))
+                words = f"{line[metric]:.4f}" + (f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else "")
+                merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
+                merged[key]["seeds"] = line["repeats"]
+                merged[key]["neighbours"] = key[2] or "not private"
+        shown += [f"### {task}", "", *markdown_table(list(merged.values())), ""]
+    return shown[:-1]
+
+
+def _promises(rows: Sequence[Row]) -> list[str]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        found.setdefault(row["method"], {"method": row["method"], "for example": row["guarantee"]})
+        found[row["method"]]["settings, chosen with hindsight"] = row["settings"] if row["settings"] > 1 else ""
+    return markdown_table(list(found.values()))
+
+
+def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
+    """Draw a figure for each task, relation and metric; return names and descriptions."""
+    made = []
+    private = [row for row in rows if row["relation"]]
+    for task, relation in dict.fromkeys((row["task"], row["relation"]) for row in private):
+        for metric, larger in TASKS[_kind(task)].items():
+            lines = best_settings(select(private, task=task, relation=relation), metric, larger)
+            level = {
+                line["data"]: line[metric]
+                for line in best_settings(select(rows, task=task, relation=""), metric, larger)
+            }
+            if len({line["epsilon"] for line in lines}) < 2:
+                continue
+            name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
+            save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger)
+            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {relation}"))
+    return made
+
+
+def _merged(lines: Sequence[Row], metric: str, larger: bool) -> list[Row]:
+    """Return lines with the packages of DP-SGD merged into the better of them."""
+    kept = [line for line in lines if line["method"] not in _DESCENTS]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for line in lines:
+        if line["method"] in _DESCENTS:
+            groups.setdefault(tuple(line[name] for name in _SETTING), []).append(line)
+    for pair in groups.values():
+        best = max(pair, key=lambda line: line[metric] if larger else -line[metric])
+        kept.append({**best, "method": "DP-SGD" if len(pair) == 1 else "DP-SGD, better of two"})
+    return kept
+
+
+def _draw(figure: Any, lines: Sequence[Row], level: dict[str, float], metric: str, larger: bool) -> None:
+    sets = list(dict.fromkeys(line["data"] for line in lines))
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    peers = [name for name in methods if not name.startswith("dpconvex")]
+    axes = panels(figure, min(2, len(sets)), -(-len(sets) // 2), height=3.4)
+    for ax in axes.flat[len(sets) :]:
+        ax.set_visible(False)
+    for ax, data in zip(axes.flat, sets, strict=False):
+        ends = []
+        for name in methods:
+            line = sorted(select(lines, data=data, method=name), key=lambda row: row["epsilon"])
+            if not line:
+                continue
+            ours = name.startswith("dpconvex")
+            color = OURS if ours else OTHERS[peers.index(name) % len(OTHERS)]
+            style = {"dpconvex": "-", "dpconvex, splines": "--"}.get(name, ":" if ours else "-")
+            x, y = [row["epsilon"] for row in line], [row[metric] for row in line]
+            errors = [2 * row["error"] if math.isfinite(row["error"]) else 0.0 for row in line]
+            ax.errorbar(x, y, errors, fmt=style, color=color, marker="o", markersize=3, linewidth=2.0 if ours else 1.2)
+            ends.append((y[-1], name, color))
+        if data in level:
+            ax.axhline(level[data], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
+            ends.append((level[data], "not private", "black"))
+        _limits(ax, [row for row in lines if row["data"] == data], level.get(data), metric, larger)
+        readable_axis(ax, sorted({row["epsilon"] for row in lines if row["data"] == data}), "epsilon")
+        ax.set_title(data)
+        ax.set_ylabel(_NAMES[metric] + (", larger is better" if larger else ", smaller is better"), fontsize=8)
+        label_lines(ax, ends)
+    figure.tight_layout()
+
+
+def _limits(ax: Any, lines: Sequence[Row], level: float | None, metric: str, larger: bool) -> None:
+    """Show the best nine tenths of the range: a method that fails altogether must not flatten the others."""
+    values = sorted(row[metric] for row in lines)
+    best = [level] if level is not None else []
+    kept = values[len(values) // 5 :] if larger else values[: len(values) - len(values) // 5]
+    low, high = min(kept + best), max(kept + best)
+    margin = 0.05 * (high - low) or 0.01
+    ax.set_ylim(low - margin, high + margin)

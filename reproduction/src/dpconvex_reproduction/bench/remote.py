@@ -1,0 +1,103 @@
+"""Methods of packages that live in an environment of their own: their fits run in a worker script there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, Method, Request
+from dpconvex_reproduction.bench.problems import BenchProblem
+from dpconvex_reproduction.peers.environments import PeerEnvironment
+
+__all__ = ["SGD_SETTINGS", "RemoteMethod", "RemoteSGD"]
+
+
+class RemoteMethod(Method):
+    """A method with an environment and a worker script; all requests of a problem are answered by one process.
+
+    Attributes
+    ----------
+    environment : PeerEnvironment
+        Pinned packages.
+    worker : str
+        Script beside the method's module.
+    """
+
+    environment: ClassVar[PeerEnvironment]
+    worker: ClassVar[str]
+
+    def arrays(self, problem: BenchProblem) -> dict[str, NDArray[Any]]:
+        """Return what the worker reads: ``X``, ``y`` and ``X_test`` in the package's own units."""
+        return {"X": problem.with_constant(problem.X), "y": problem.y, "X_test": problem.with_constant(problem.X_test)}
+
+    def request(self, problem: BenchProblem, budget: Budget, seed: int, setting: dict[str, Any]) -> dict[str, Any]:
+        """Return one request."""
+        return {
+            "task": problem.task,
+            "quantile": problem.quantile,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "seed": seed,
+            **setting,
+        }
+
+    def scores(self, problem: BenchProblem, answered: NDArray[Any]) -> NDArray[np.float64]:
+        """Return log-odds, or predictions in the target's units."""
+        return np.asarray(answered, dtype=float)
+
+    def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[NDArray[np.float64], float]]:
+        """Yield test scores and seconds of each request."""
+        asked = [self.request(problem, budget, seed, dict(self.settings[name])) for name, budget, seed in requests]
+        script = Path(__file__).parent / "methods" / self.worker
+        answers = self.environment.ask(script, self.arrays(problem), asked)
+        for line, seconds in zip(answers["scores"], answers["seconds"], strict=True):
+            yield self.scores(problem, line), float(seconds)
+
+    def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
+        """Keep what is asked for; the worker fits when it knows the rows to predict."""
+        self.problem, self.asked = problem, (budget, seed)
+        self.setting = next(name for name, kept in self.settings.items() if dict(kept) == setting)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Fit in the worker and return scores of these rows."""
+        problem = replace(self.problem, X_test=X, y_test=np.zeros(len(X)))
+        ((found, _),) = self.run(problem, [(self.setting, *self.asked)])
+        return found
+
+
+#: What the two packages of DP-SGD are run with: the best of six, chosen with hindsight.
+SGD_SETTINGS = {
+    f"rate {rate:g}, {epochs} epochs": {"rate": rate, "epochs": epochs, "batch": 1024, "clip": 1.0}
+    for rate in (0.5, 2.0, 8.0)
+    for epochs in (5, 20)
+}
+
+
+class RemoteSGD(RemoteMethod):
+    """DP-SGD on rows ``(1, x)``: Poisson batches of 1024 rows, gradients clipped to 1, the last iterate."""
+
+    tasks = ("logistic", "linear", "quantile")
+    relations = (ADD_OR_REMOVE,)
+    settings = SGD_SETTINGS
+
+    def arrays(self, problem: BenchProblem) -> dict[str, NDArray[Any]]:
+        """Return mapped rows, and targets in [-1, 1]."""
+        return {**super().arrays(problem), "y": problem.unit_targets()}
+
+    def scores(self, problem: BenchProblem, answered: NDArray[Any]) -> NDArray[np.float64]:
+        """Return log-odds, or predictions in the target's units."""
+        return problem.target_units(np.asarray(answered, dtype=float))
+
+    def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
+        """Return the package's own accounting."""
+        return (
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, by {self.environment.pins[0]}'s own "
+            "accounting of Poisson batches, to its tolerance; the choice among six settings is not charged, and "
+            "single-precision sums and noise are not covered"
+        )

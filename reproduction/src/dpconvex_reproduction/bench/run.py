@@ -1,0 +1,173 @@
+"""Cells of the benchmark, their measurement, and the one Parquet file of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.metrics import log_loss, mean_pinball_loss, r2_score, roc_auc_score
+
+from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, Method
+from dpconvex_reproduction.bench.methods import digest, find_methods
+from dpconvex_reproduction.bench.problems import BenchProblem, load_problem, problem_names
+from dpconvex_reproduction.exhibit import Cell, Row, Study
+from dpconvex_reproduction.fingerprint import fingerprint
+
+__all__ = ["DELTA", "EPSILONS", "Plan", "measure", "metrics", "study", "write_parquet"]
+
+EPSILONS = (0.1, 0.5, 1.0, 4.0)
+DELTA = 1e-6
+_BLOCK = 5  # seeds that one cell covers
+_MOST_CERTAIN = 30.0  # log-odds beyond it count as it: nobody's log loss is infinite
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes
+    ----------
+    data : tuple of str
+        Data sets.
+    task : str or None
+        One task, or all.
+    methods : tuple of str
+        Names; empty for all.
+    files : tuple of str
+        Files with methods of one's own.
+    epsilons : tuple of float
+        Budgets, each at delta 1e-6.
+    seeds : int
+        Fits of every method and setting.
+    rows : int or None
+        Training rows, for a try.
+    """
+
+    data: tuple[str, ...]
+    task: str | None = None
+    methods: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    epsilons: tuple[float, ...] = EPSILONS
+    seeds: int = 5
+    rows: int | None = None
+
+    def cells(self) -> list[Cell]:
+        """Return one cell for every problem, method, relation, budget and block of five seeds.
+
+        Our models are run under each relation that a chosen peer has, peers under those that they state.
+        """
+        known = find_methods(self.files)
+        unknown = sorted({*self.methods} - {*known})
+        if unknown:
+            raise ValueError(f"There is no method '{unknown[0]}'. There are: {', '.join(known)}.")
+        chosen = {name: known[name] for name in (self.methods or known)}
+        digests = {place: digest(place) for _, place in chosen.values()}
+        default = fingerprint() if any(method.ours for method, _ in chosen.values()) else ""
+        found: list[Cell] = []
+        for data in self.data:
+            for task in problem_names(data, self.task):
+                problem = load_problem(data, task, self.rows)
+                able = {name: pair for name, pair in chosen.items() if pair[0].suits(problem)}
+                asked = self._relations([method for method, _ in able.values()])
+                for name, (method, place) in able.items():
+                    for relation in [r for r in method.relations if r in asked] or [""] * (not method.relations):
+                        found += [
+                            {
+                                "data": data,
+                                "task": task,
+                                "rows": self.rows,
+                                "method": name,
+                                "place": place,
+                                "relation": relation,
+                                "epsilon": epsilon,
+                                "seeds": [start, min(start + _BLOCK, self.seeds)],
+                                "code": digests[place] + (default if method.ours else ""),
+                            }
+                            for epsilon in (self.epsilons if relation else (None,))
+                            for start in range(0, self.seeds if relation else 1, _BLOCK)
+                        ]
+        return found
+
+    @staticmethod
+    def _relations(methods: Sequence[Method]) -> set[str]:
+        """Return the relations that are run: each peer's own, and the first one of ours where there is no peer."""
+        single = [method.relations[0] for method in methods if method.relations and not method.ours]
+        return set(single) or {ADD_OR_REMOVE}
+
+
+def metrics(problem: BenchProblem, scores: NDArray[np.float64], probabilities: bool) -> dict[str, float]:
+    """Return what test scores are worth."""
+    y = problem.y_test
+    if problem.task == "linear":
+        return {"r2": float(r2_score(y, scores))}
+    if problem.task == "quantile":
+        return {"pinball": float(mean_pinball_loss(y, scores, alpha=float(problem.quantile or 0.5)))}
+    found = {"auc": float(roc_auc_score(y, scores))}
+    if probabilities:
+        odds = expit(np.clip(scores, -_MOST_CERTAIN, _MOST_CERTAIN))
+        found |= {
+            "log_loss": float(log_loss(y > 0, odds)),
+            "accuracy": float(np.mean(np.where(scores > 0, 1.0, -1.0) == y)),
+        }
+    return found
+
+
+def measure(cell: Cell) -> list[Row]:
+    """Fit every setting and seed of a cell and score them on the test rows."""
+    known = find_methods(() if "/" not in cell["place"] and not cell["place"].endswith(".py") else (cell["place"],))
+    method, _ = known[cell["method"]]
+    problem = load_problem(cell["data"], cell["task"], cell["rows"])
+    private = cell["epsilon"] is not None
+    budget = Budget(cell["epsilon"] if private else 1.0, DELTA, cell["relation"] or ADD_OR_REMOVE)
+    requests = [
+        (setting, budget, seed) for setting in method.settings for seed in range(*cell["seeds"] if private else (1,))
+    ]
+    stated = method.guarantee(problem, budget)
+    rows: list[Row] = []
+    for (setting, _, seed), (scores, seconds) in zip(requests, method.run(problem, requests), strict=True):
+        rows.append(
+            {
+                "data": cell["data"],
+                "task": cell["task"],
+                "method": method.name,
+                "setting": setting,
+                "settings": len(method.settings),
+                "ours": method.ours,
+                "relation": cell["relation"],
+                "epsilon": cell["epsilon"],
+                "delta": DELTA if private else None,
+                "seed": seed,
+                "train_rows": len(problem.y),
+                "columns": problem.X.shape[1],
+                "seconds": seconds,
+                "guarantee": stated,
+                **metrics(problem, scores, method.probabilities),
+            }
+        )
+    return rows
+
+
+def study(plan: Plan) -> Study:
+    """Return the plan as a study, so that an interrupted run goes on where it stopped."""
+    cells = plan.cells()
+
+    def listed(quick: bool) -> list[Cell]:
+        return cells
+
+    return Study("bench", listed, measure)
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Write the results, a row for every fit, one column per metric."""
+    import polars as pl
+
+    columns: dict[str, list[Any]] = {name: [] for name in dict.fromkeys(key for row in rows for key in row)}
+    for row in rows:
+        for name, values in columns.items():
+            values.append(row.get(name))
+    pl.DataFrame(columns, strict=False).write_parquet(path)

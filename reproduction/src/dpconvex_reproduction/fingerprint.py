@@ -1,0 +1,136 @@
+"""A fingerprint of the default: coefficients of a few tiny fits with fixed seeds.
+
+Pages carry the fingerprint with which they were made, and ``stored_fingerprint.json`` the one of the code as it is. So
+a change of the default's coefficients is seen by a test, and so is every page that is older than it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import subprocess
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpconvex.version import __version__
+
+__all__ = ["STORED", "agree", "default_fits", "fingerprint", "made_with", "main", "page_fingerprint", "stale_pages"]
+
+STORED = Path(__file__).parent / "stored_fingerprint.json"
+_MARK = "fingerprint of the default "
+_DIGITS = 6  # of a coefficient in the file
+
+
+def _rows(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (2000, 3))
+    return X, X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=2000)
+
+
+def default_fits() -> dict[str, list[float]]:
+    """Return coefficients and intercept of the default fit of every family, at a small and at a larger budget."""
+    from dpconvex import (
+        DPAUCClassifier,
+        DPLinearRegression,
+        DPLinearSVC,
+        DPLogisticRegression,
+        DPNewsvendor,
+        DPQuantileRegressor,
+    )
+
+    target: dict[str, Any] = {"target_bounds": (-4, 4)}
+    kinds: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "logistic": (DPLogisticRegression, {}),
+        "svm": (DPLinearSVC, {}),
+        "auc": (DPAUCClassifier, {}),
+        "linear": (DPLinearRegression, target),
+        "median": (DPQuantileRegressor, target),
+        "newsvendor": (DPNewsvendor, {"underage_cost": 3.0, **target}),
+    }
+    X, y = _rows(0)
+    found = {}
+    for name, (kind, facts) in kinds.items():
+        for epsilon in (0.5, 4.0):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = kind(epsilon=epsilon, delta=1e-5, feature_bounds=(0, 1), random_state=1, **facts)
+                model.fit(X, y if facts else np.where(y > 0, 1, -1))
+            numbers = np.append(np.ravel(model.coef_), getattr(model, "intercept_", 0.0))
+            found[f"{name}, epsilon {epsilon:g}"] = [float(f"{number:.{_DIGITS}g}") for number in numbers]
+    return found
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Return twelve digits that change with any of these coefficients: the stored ones, if today's fits are those."""
+    fits = default_fits()
+    if STORED.is_file():
+        stored = json.loads(STORED.read_text(encoding="utf-8"))
+        if agree(stored["fits"], fits):
+            return str(stored["fingerprint"])
+    return _digest(fits)
+
+
+def agree(stored: dict[str, list[float]], fits: dict[str, list[float]]) -> bool:
+    """Whether two sets of coefficients are the same up to what another machine's rounding may change."""
+    return stored.keys() == fits.keys() and all(
+        len(stored[name]) == len(fits[name]) and np.allclose(stored[name], fits[name], rtol=1e-3, atol=1e-6)
+        for name in fits
+    )
+
+
+def _digest(fits: dict[str, list[float]]) -> str:
+    return hashlib.sha256(json.dumps(fits, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def page_fingerprint(text: str) -> str | None:
+    """Return the fingerprint that a page was made with, or None."""
+    _, found, rest = text.partition(_MARK)
+    return rest[:12] if found else None
+
+
+def made_with() -> str:
+    """Return the line of a page that says with what, and when, it was made."""
+    return f"Made at {_commit()} on {time.strftime('%Y-%m-%d', time.gmtime())}, {_MARK}{fingerprint()}."
+
+
+def _commit() -> str:
+    """Return the commit of the checkout that this file is in, or the version of an installed distribution."""
+    git = functools.partial(
+        subprocess.run, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=20
+    )
+    try:
+        found = git(["git", "rev-parse", "--short=10", "HEAD"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "--", "../../../src", "."]).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return f"version {__version__}"
+    return f"commit {found}" + (" with changes" if changed else "")
+
+
+def stale_pages(folder: Path) -> list[str]:
+    """Return the pages under a folder that were made with another default than that of the stored fingerprint."""
+    stored = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
+    pages = sorted(page for page in folder.rglob("*.md") if page.name != "index.md")
+    return [
+        page.relative_to(folder).as_posix()
+        for page in pages
+        if page_fingerprint(page.read_text(encoding="utf-8")) != stored
+    ]
+
+
+def main(words: list[str]) -> None:
+    """Write the stored fingerprint (``--write``), or list pages of a folder that are older than the default."""
+    if "--write" in words:
+        fits = default_fits()
+        STORED.write_text(json.dumps({"fingerprint": _digest(fits), "fits": fits}, indent=1) + "\n", encoding="utf-8")
+        print(f"Written: {STORED.name} {_digest(fits)}")
+        return
+    folder = Path(next((word for word in words if not word.startswith("-")), "docs/reproduction"))
+    old = stale_pages(folder)
+    print("\n".join([*old, f"{len(old)} pages are older than the default."]))
