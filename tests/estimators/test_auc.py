@@ -161,7 +161,8 @@ def test_public_labels_need_less_noise():
         model.set_params(alpha=1.0)
         return model.certify(3000, 4).noise["release"]["std"]
 
-    assert std(False) < 0.55 * std(True)
+    # A flip of m+ = m- or more costs up to twice a replacement that keeps its label.
+    assert 0.5 * std(True) <= std(False) < 0.85 * std(True)
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "moments", "output"])

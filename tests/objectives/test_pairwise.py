@@ -97,8 +97,10 @@ def test_one_class_leaves_only_the_penalty():
 def test_bounds_follow_their_formulas():
     facts = PairwiseBounds(1000, 5, PairLogistic("e"), 1.0, None, 20, 300, alpha=0.1)
     assert facts.distance == 2.0
-    expected = 2.0 * max(2 / 20, 2 / 300, 1 / 20 + 2 / 301, 1 / 300 + 2 / 21)
+    expected = 2.0 * max(1 / 20 + 1 / 301, 1 / 300 + 1 / 21)
     assert facts.gradient_sensitivity == pytest.approx(expected)
+    other = replace(facts, loss=PairSquared())  # slopes of both signs
+    assert other.pair_factor == pytest.approx(max(2 / 20, 2 / 300, 1 / 20 + 2 / 301, 1 / 300 + 2 / 21))
     assert facts.curvature_ratio == pytest.approx(0.25 * 4 * (1 / 20 + 1 / 300) / 0.1)
     assert facts.minimiser_sensitivity(1e-9) == pytest.approx(expected / 0.1 + 2e-8)
     public = replace(facts, label_private=False)

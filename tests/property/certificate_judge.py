@@ -168,7 +168,9 @@ class Judge:
         given = self.facts["diameter"]
         self.D = widest if given is None else min(number(given), widest)
         plus, minus = (count(self.facts[name]) for name in ("min_positive", "min_negative"))
-        if self.facts["label_private"]:
+        if self.facts["label_private"] and self.loss.monotone:
+            self.share = max(1 / plus + 1 / (minus + 1), 1 / minus + 1 / (plus + 1))
+        elif self.facts["label_private"]:
             options = 2 / plus, 2 / minus, 1 / plus + 2 / (minus + 1), 1 / minus + 2 / (plus + 1)
             self.share = max(options)
         else:
