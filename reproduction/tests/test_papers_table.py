@@ -29,7 +29,7 @@ PAPERS = {
     "quantile": ("quantile_sco", ("presets",)),
     "convolution": ("convolution_objective_perturbation", ("presets",)),
     "auc": ("auc_erm", ("algorithms", "presets")),
-    "output": ("output_perturbation", ("algorithms", "presets")),
+    "output": ("output_perturbation", ("algorithms", "presets", "risks")),
 }
 
 
@@ -75,6 +75,7 @@ def names():
             1000, 5, smoothing.convolve_vector(losses.L1Norm(3), smoothing.GaussianKernel(3), 0.5), 1.0, alpha=0.5
         ),
         "OUTPUT": OutputProblem(1.0, 1.0, 1000, 5, 1.0, strong_convexity=0.1, smoothness=1.0),
+        "LOCAL": OutputProblem(1.0, 40.0, 10, 2, 20.0, strong_convexity=0.1, mean=False),
         "QUANTILE": Problem(0.7, 1.0, 1e-6, 1.0, 1.0),
         "AUC": AUCProblem(400, 600, 10, 0.5, 1e-5, norm=2.0),
         "UNKNOWN": AUCProblem(400, 600, 10, 0.5, 1e-5),

@@ -5,6 +5,7 @@ import math
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
+from scipy.stats import binom
 
 from dpconvex.losses import Huber, Pinball
 from dpconvex.mechanisms import OutputPerturbation
@@ -54,9 +55,26 @@ def test_the_floor_of_strongly_convex_means_is_below_what_output_perturbation_do
 def test_the_floor_is_where_privacy_begins_to_cost():
     n, d = 10_000, 50
     turn = math.sqrt(d / n) / math.log(d)  # epsilon at which both parts are equal
-    assert quantile_risk_floor(n, d, 2 * turn) == 1 / math.sqrt(n)
-    assert quantile_risk_floor(n, d, turn / 2) == pytest.approx(2 / math.sqrt(n))
-    assert quantile_risk_floor(n, 1, 1e-9) == pytest.approx(1e9 / n)  # log 1 does not make it infinite
+    assert quantile_risk_floor(n, d, 2 * turn) == 0.5 / math.sqrt(n)
+    assert quantile_risk_floor(n, d, turn / 2) == pytest.approx(1 / math.sqrt(n))
+    assert quantile_risk_floor(n, 1, 1e-9) == pytest.approx(0.5e9 / n)  # log 1 does not make it infinite
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_no_rule_beats_the_floor_on_two_laws(level):
+    """Targets 0 or B with a chance just above or below the level: the best rule for two laws errs by counting.
+
+    Its exact worst excess risk, the best of all thresholds, is above a tenth of the floor and falls as the floor does.
+    """
+    ratios = []
+    for n in (100, 400, 1600):
+        gap, size = 0.5 * math.sqrt(level * (1 - level) / n), 3.0
+        high, low = 1 - level + gap, 1 - level - gap  # P(target = B): the quantile is B, or 0
+        best = min(max(binom.cdf(k, n, high), binom.sf(k, n, low)) for k in range(n))
+        floor = quantile_risk_floor(n, 1, 1e9, quantile=level, row_norm=1.0, coef_norm=size)
+        ratios.append(gap * size * best / floor)
+    assert min(ratios) > 0.1
+    assert max(ratios) < 1.3 * min(ratios)
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel(), UniformKernel()], ids=["gaussian", "uniform"])

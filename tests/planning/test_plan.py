@@ -277,6 +277,17 @@ def test_command_line():
     assert content["forecasts"][0]["samples_needed"] == expected.best.samples_needed
 
 
+def test_privacy_is_free_from_a_budget_on():
+    """At the budget found the risk is about twice that of sampling; below it more, and on the command line the same."""
+    outlook = plan("quantile", 5000, 4, BUDGET, quantile=0.75)
+    free = outlook.free_budget()
+    below, at, above = outlook.curve([free / 1.2, free, 2 * free])[outlook.best.mechanism]
+    sampling = outlook.without_privacy.excess_risk
+    assert above < at <= 2 * sampling < below
+    shown = CliRunner().invoke(app, ["plan", "--rows", "5000", "--features", "4", "--quantile", "0.75"])
+    assert f"From epsilon = {free:.2g} on" in shown.output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -108,25 +108,36 @@ def strongly_convex_risk_floor(
     return scale * min(1.0, size / (n_samples * epsilon) ** 2)
 
 
-def quantile_risk_floor(n_samples: int, dimension: int, epsilon: float) -> float:
+def quantile_risk_floor(
+    n_samples: int,
+    dimension: int,
+    epsilon: float,
+    *,
+    quantile: float = 0.5,
+    row_norm: float = 1.0,
+    coef_norm: float = 1.0,
+) -> float:
     r"""Return the rate below which no (epsilon, delta)-DP method brings the worst-case excess pinball loss.
 
-    ``max(1 / sqrt(n), sqrt(d) / (n epsilon log d))`` (quantile-sco, Theorem 3.7), an order, in units of the bound on a
-    row times that on the coefficients. It is about the worst distribution: a kind one allows less.
+    ``min(r, 1 - r) B_theta B_x max(1 / sqrt(n), sqrt(d) / (n epsilon log d))`` (quantile-sco, Theorem 3.7 with the
+    factor of its proof), an order. It is about the worst distribution: a kind one allows less.
 
     Parameters
     ----------
     n_samples, dimension, epsilon : int, int, float
         Rows, coefficients and budget.
+    quantile, row_norm, coef_norm : float
+        r, B_x and B_theta.
 
     Examples
     --------
     >>> quantile_risk_floor(10_000, 10, 1.0)
-    0.01
+    0.005
     """
-    _check("quantile_risk_floor", n_samples, dimension, epsilon=epsilon)
+    _check("quantile_risk_floor", n_samples, dimension, epsilon=epsilon, row_norm=row_norm, coef_norm=coef_norm)
+    check_share("quantile", "quantile_risk_floor", quantile)
     private = math.sqrt(dimension) / (n_samples * epsilon * max(1.0, math.log(dimension)))
-    return max(1 / math.sqrt(n_samples), private)
+    return min(quantile, 1 - quantile) * row_norm * coef_norm * max(1 / math.sqrt(n_samples), private)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ def plan(
         check_output(plot, "plot")
     from dpconvex.inputs.settings import resolve_budget_setting
     from dpconvex.planning import plan as forecast_risk
+    from dpconvex.privacy import GaussianDP
 
     guarantee = resolve_budget_setting(settings["epsilon"], settings["delta"], settings["mu"], "plan")
     with output_progress("Predicting"):
@@ -118,6 +119,9 @@ def plan(
     screen = output_console()
     screen.print(_plan_table(found, unit))
     screen.print(f"Excess risk: {found.quantity}.", markup=False)
+    if (free := found.free_budget()) is not None:
+        name = "mu" if isinstance(guarantee, GaussianDP) else "epsilon"
+        screen.print(f"From {name} = {free:.2g} on, privacy adds less to it than sampling does.", markup=False)
     if found.best.excess_risk > 0.5 * found.constant.excess_risk:
         screen.print(
             "Expect predictions that are nearly constant. A constant has an excess risk of "
@@ -190,6 +194,7 @@ def _plan_as_json(found: Forecasts) -> dict[str, object]:
         "forecasts": [plain(forecast) for forecast in found.forecasts],
         "without_privacy": plain(found.without_privacy),
         "constant": plain(found.constant),
+        "free_budget": found.free_budget(),
     }
 
 

@@ -227,6 +227,24 @@ class Forecasts(PlannedProblem):
         """The mechanism that ``mechanism="auto"`` would take for this population."""
         return self.forecasts[0]
 
+    def free_budget(self) -> float | None:
+        """Return the least epsilon, or mu, at which privacy adds no more to the best mechanism's risk than sampling.
+
+        "Privacy for free": found within 5 %, None where no budget up to 100 will do.
+        """
+
+        def free(budget: float) -> bool:
+            problem = replace(self, guarantee=_with_budget(self.guarantee, budget))
+            return problem.risk(self.best.mechanism) <= 2 * self.without_privacy.excess_risk
+
+        low, high = 1e-3, 100.0
+        if not free(high):
+            return None
+        while high > 1.05 * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if free(middle) else (middle, high)
+        return high
+
     def curve(self, epsilons: Iterable[float]) -> dict[str, Array]:
         """Return the predicted excess risk of each mechanism at each epsilon, or mu, with the plan's rows and delta."""
         problems = [replace(self, guarantee=_with_budget(self.guarantee, float(epsilon))) for epsilon in epsilons]

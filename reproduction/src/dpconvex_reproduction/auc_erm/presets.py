@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["AUCPreset", "AUCProblem", "theorem_3", "theorem_4", "theorem_5", "theorem_7"]
+__all__ = ["AUCPreset", "AUCProblem", "lemma_3", "lemma_4", "theorem_3", "theorem_4", "theorem_5", "theorem_7"]
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,43 @@ def _grown(problem: AUCProblem, rate: float) -> float:
     return rate if problem.norm is not None else 4 * rate
 
 
+def lemma_3(problem: AUCProblem, slope: float, penalty: float, share: float = 0.5) -> float:
+    r"""Return by how much a regularised population risk exceeds ``1/tau`` times that of the sample, at most.
+
+    ``M^2 / (tau (1 - tau))`` with ``M = 8 n^(3/2) / (n+ n-) B D (2 sqrt(2) + 2 + sqrt(log(1/xi))) / sqrt(lambda)``, the
+    constants of the proof (C.12, C.13); B is ``slope``, tau ``share``. It holds with probability ``1 - xi``, at once
+    for all w at which the loss has slopes within B.
+    """
+    spread = 2 * math.sqrt(2) + 2 + math.sqrt(problem.logs)
+    m = 8 * problem.size**1.5 / problem.pairs * slope * problem.diameter * spread / math.sqrt(penalty)
+    return m**2 / (share * (1 - share))
+
+
+def lemma_4(problem: AUCProblem, penalty: float) -> float:
+    r"""Return the order of the risk that noise adds to the minimiser of a smooth loss (least squares), its constant 1.
+
+    With ``N = n+ n-``, ``s = d`` and ``t = d + d^2`` for delta = 0, else ``s^2 = t = d log(1/delta)``:
+
+        n D^4 beta^2 s ||w*|| / (N eps lambda^(3/2)) + n^(5/2) D^5 beta^(5/2) s sqrt(log(1/xi)) / (N^2 eps lambda^(5/2))
+        + n^2 D^4 beta^3 t / (N eps)^2 / lambda^3                                   (beta^2 for delta > 0, as printed)
+    """
+    n, d, D, beta, w = (problem.size, problem.dimension, problem.diameter, problem.smoothness, problem.known_norm)
+    pairs, epsilon = problem.pairs, problem.epsilon
+    spread, square, power = float(d), float(d + d * d), 3
+    if problem.delta > 0:
+        square, power = d * math.log(1 / problem.delta), 2
+        spread = math.sqrt(square)
+    first = n * D**4 * beta**2 * spread * w / (pairs * epsilon * penalty**1.5)
+    second = n**2.5 * D**5 * beta**2.5 * spread * math.sqrt(problem.logs) / (pairs**2 * epsilon * penalty**2.5)
+    return float(first + second + n**2 * D**4 * beta**power * square / (pairs * epsilon) ** 2 / penalty**3)
+
+
 def theorem_3(problem: AUCProblem) -> AUCPreset:
     r"""Output perturbation, L-Lipschitz and smooth losses.
 
-    ``lambda = min(beta^(1/3) (L D n s)^(2/3) / (||w*|| epsilon n+ n-)^(2/3), L D sqrt(log(1/xi)) n^(3/2) / (||w*|| n+
+    ``lambda = max(beta^(1/3) (L D n s)^(2/3) / (||w*|| epsilon n+ n-)^(2/3), L D sqrt(log(1/xi)) n^(3/2) / (||w*|| n+
     n-))`` with ``s = d`` for delta = 0 and ``s = sqrt(d log(1/delta))`` otherwise; Remark 1 leaves out ``||w*||``.
+    The paper prints a minimum, with which the proof's bound is far above the rate: each part needs its own penalty.
     """
     spread = float(problem.dimension)
     if problem.delta > 0:
@@ -115,7 +147,7 @@ def theorem_3(problem: AUCProblem) -> AUCPreset:
         steep * math.sqrt(problem.logs) * w / (balance * math.sqrt(problem.size)),
     )
     name = "Theorem 3" if problem.norm is not None else "Remark 1"
-    return AUCPreset(name, min(first, second), _grown(problem, rate))
+    return AUCPreset(name, max(first, second), _grown(problem, rate))
 
 
 def theorem_4(problem: AUCProblem) -> AUCPreset:

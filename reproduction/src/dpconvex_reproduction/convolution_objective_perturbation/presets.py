@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dpconvex.losses.structured import L1WithLink
 from dpconvex.smoothing import ExponentialKernel, GaussianKernel, Kernel, LaplacianKernel
 
-__all__ = ["LinkedPreset", "kernel_smoothness", "lemma_3_3", "theorem_3_2"]
+__all__ = ["LinkedPreset", "RateConditions", "kernel_smoothness", "lemma_3_3", "theorem_3_2", "theorem_4_5"]
 
 
 def theorem_3_2(
@@ -67,6 +67,8 @@ def lemma_3_3(
 ) -> LinkedPreset:  # fmt: skip
     """Return ``lambda = sqrt(4 C^2/n + d sigma^2/n^2) / R``; mu solves ``lambda n eps = (beta_mu + beta_h) (m + 1)``.
 
+    ``beta_mu = L_f / mu`` with ``L_f = sqrt(m) A + D L_h``, as Appendix B.3 reads step 1 and Table 1.
+
     Parameters
     ----------
     loss : L1WithLink
@@ -85,7 +87,7 @@ def lemma_3_3(
     >>> from dpconvex.losses import Logistic
     >>> found = lemma_3_3(L1WithLink(2, Logistic()), 10_000, 5, 1.0, 1e-6, radius=1.0)
     >>> round(found.alpha, 4), round(found.bandwidth, 4)
-    (0.0698, 0.0086)
+    (0.0698, 0.0208)
     """
     kernel = kernel or GaussianKernel(loss.size)
     slope, bend = float(loss.pointwise.lipschitz), float(loss.pointwise.smoothness) * row_norm**2
@@ -93,6 +95,68 @@ def lemma_3_3(
     size = math.sqrt(loss.size * operator_norm**2 + (slope * row_norm) ** 2)
     penalty = math.sqrt(4 * size**2 / n + d * std**2 / n**2) / radius
     left = penalty * n * epsilon / (loss.size + 1) - bend
-    width = kernel_smoothness(kernel, loss.size) / left if left > 0 else math.inf
+    whole = math.sqrt(loss.size) * operator_norm + row_norm * slope
+    width = whole * kernel_smoothness(kernel, loss.size) / left if left > 0 else math.inf
     rate = 1 / math.sqrt(n) + math.sqrt(d * math.log(1 / delta)) / (n * epsilon)
     return LinkedPreset(std, 2 * penalty, width, 4 * math.sqrt(2) * size * radius * rate)
+
+
+@dataclass(frozen=True)
+class RateConditions:
+    """What Theorem 4.5 asks of a budget, with the constants of Appendix B.3.
+
+    Attributes
+    ----------
+    bandwidth : float
+        mu of step 1, ``(m + 1) L_f / (2 (C/R) sqrt(n eps^2 + 2 d (log(1/delta) + eps)) - (m + 1) beta_h)``.
+    gap : float
+        ``sqrt(2/pi) m mu (exp(-1/(2 mu)) + exp(-1/mu))``: by how much smoothing raises the risk at most, if
+        ``mu <= tau^2``.
+    risk : float
+        ``4 sqrt(2) C R (1/sqrt(n) + sqrt(d log(1/delta)) / (n eps))`` of Lemma 3.3.
+    holds : bool
+        Whether ``mu <= tau^2`` and the gap is at most the risk: then the sum is at most the theorem's bound.
+    printed : bool
+        Whether one of the two printed conditions on delta and epsilon is met. Their mu has R where ``1/R`` belongs and
+        no ``m + 1`` before ``beta_h``, and their gap ``2 exp(-1/mu)``, so that they may hold where ``holds`` does not.
+    """
+
+    bandwidth: float
+    gap: float
+    risk: float
+    holds: bool
+    printed: bool
+
+
+def theorem_4_5(
+    loss: L1WithLink, n: int, d: int, epsilon: float, delta: float, radius: float, threshold: float,
+    operator_norm: float = 1.0, row_norm: float = 1.0,
+) -> RateConditions:  # fmt: skip
+    """Return whether a budget meets the conditions of Theorem 4.5, Gaussian kernel; ``threshold`` is tau.
+
+    Parameters
+    ----------
+    loss, n, d, epsilon, delta, radius, operator_norm, row_norm
+        As in :func:`lemma_3_3`.
+    threshold : float
+        tau of Assumption 4.4: residuals are that far from a kink, but for a probability of ``exp(-1/t^2)``.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> theorem_4_5(L1WithLink(2, Logistic()), 10**6, 5, 1.0, 1e-6, 1.0, 0.5).holds
+    True
+    """
+    found, m = lemma_3_3(loss, n, d, epsilon, delta, radius, operator_norm, row_norm), loss.size
+    mu, slope = found.bandwidth, float(loss.pointwise.lipschitz)
+    gap = math.inf
+    if math.isfinite(mu):
+        gap = math.sqrt(2 / math.pi) * m * mu * (math.exp(-1 / (2 * mu)) + math.exp(-1 / mu))
+    whole, bend = math.sqrt(m) * operator_norm + row_norm * slope, float(loss.pointwise.smoothness) * row_norm**2
+    size = math.sqrt(m * operator_norm**2 + (slope * row_norm) ** 2)
+    least = max(bend**2, ((m + 1) * whole) ** 2 / min(1.0, threshold**4)) / (d * (size * radius) ** 2)
+    share = 2 * size * radius / (m * math.sqrt(n))
+    small = min(math.exp(-least), share ** ((m + 1) ** 2 / (2 * d * radius**2)))
+    wide = math.sqrt(2 * (m + 1) ** 2 * max(0.0, -math.log(share)) / (n * radius**2))
+    printed = delta <= small or (delta <= math.exp(-least / 2) and epsilon >= wide)
+    return RateConditions(mu, gap, found.risk, mu <= threshold**2 and gap <= found.risk, printed)

@@ -51,7 +51,7 @@ _CHOICES = (
     "penalty is the likely reason: without privacy, a penalty of that kind costs nearly as much.",
     "The constants of Moreau (Bassily et al. 2019) and the step sizes of the phased methods (Feldman et al. 2020, "
     "Bassily et al. 2021) are not in the paper: they are written down from memory of the cited theorems, are stated "
-    "with each function in `experiments/quantile_sco/rivals.py`, and may differ from what the authors ran.",
+    "with each function in `dpconvex_reproduction.quantile_sco.rivals`, and may differ from what the authors ran.",
     "With certified noise (`sound`) all formulas stay, with the noise that is drawn in the place of the printed one, "
     "and `sqrt(1 + B_x^2)` bounds the row, which carries the constant 1. Batches of Moreau are then of distinct "
     "records; as printed they are drawn with replacement, as in the cited algorithm (the pages on convolution run it "

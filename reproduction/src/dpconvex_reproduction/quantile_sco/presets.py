@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dpconvex.smoothing import Kernel, LogisticKernel
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "Problem",
     "QuantilePreset",
     "SGDPreset",
+    "estimation_bound",
+    "newsvendor_cost",
     "objective_preset",
     "phased_erm_preset",
     "phased_sgd_preset",
@@ -101,6 +105,70 @@ def objective_preset(part: int, n_samples: int, dimension: int, problem: Problem
     bandwidth = kernel.peak * problem.row_norm**2 / (penalty * n_samples * epsilon)
     risk = 2 * penalty * problem.coef_norm**2
     return QuantilePreset(alpha=2 * penalty, bandwidth=bandwidth, std=std, risk=risk)
+
+
+def smoothing_risk(n_samples: int, dimension: int, problem: Problem, mean_reciprocal: float) -> float:
+    """Return ``bandwidth^2 E[1/|residual|]``, what part 2 of Theorem 3.6 adds to its risk.
+
+    The theorem's condition, ``epsilon^4 + d ln(1/delta) epsilon^2 >= Omega(1/n)``, is that this is at most the risk of
+    :func:`objective_preset`. ``mean_reciprocal`` is a fact of the population; it is infinite wherever residuals have a
+    positive density at 0.
+    """
+    return objective_preset(2, n_samples, dimension, problem).bandwidth ** 2 * mean_reciprocal
+
+
+def newsvendor_cost(
+    algorithm: str, n_samples: int, dimension: int, problem: Problem, costs: tuple[float, float],
+    mean_reciprocal: float = 0.0,
+) -> float:  # fmt: skip
+    """Return Theorem 4.6's bound on the excess cost of a private newsvendor, with the constants of the proofs.
+
+    ``(c_u + c_o)`` times the risk of Theorem 3.4 (``"sgd"``) or of part 2 of Theorem 3.6 (``"objective"``); the
+    problem's quantile is ``c_u / (c_u + c_o)``.
+    """
+    underage, overage = costs
+    if algorithm not in ("sgd", "objective") or not math.isclose(problem.quantile, underage / (underage + overage)):
+        raise ValueError("newsvendor_cost needs 'sgd' or 'objective', and the quantile c_u / (c_u + c_o).")
+    if algorithm == "sgd":
+        return (underage + overage) * sgd_preset(n_samples, dimension, problem).risk
+    risk = objective_preset(2, n_samples, dimension, problem).risk
+    return (underage + overage) * (risk + smoothing_risk(n_samples, dimension, problem, mean_reciprocal))
+
+
+def estimation_bound(
+    n_samples: int,
+    dimension: int,
+    problem: Problem,
+    *,
+    least_density: float,
+    density_slope: float,
+    least_eigenvalue: float,
+    failure: float = 0.05,
+) -> tuple[float, float, float]:
+    r"""Return Lemmas 4.2, 4.3 and 4.4 with the constants that their proofs print: smoothing, privacy and sampling.
+
+    With the penalty lambda and bandwidth h of part 1 of Theorem 3.6, ``b = rho (f - h l1 k1)``, ``c = h^2 l1 k2 / 2``:
+
+        smoothing  2 c / b
+        privacy    sqrt(d) sigma / (n lambda)
+        sampling   the least r with  -l1 B_x^3 r^3 / 2 + b r^2 - C r - (4 lambda r / b + r + 4 L / b) c >= 0,
+                   C = 3 L sqrt((4 d + log(1/gamma)) / n) + 2 lambda B_theta
+
+    Their sum bounds the expected distance (Theorem 4.5) with probability ``1 - gamma`` over the data; infinite where
+    there are too few rows for the lemmas.
+    """
+    preset = objective_preset(1, n_samples, dimension, problem)
+    penalty, width, kernel = preset.alpha / 2, preset.bandwidth, problem.kernel
+    size, radius, rho = problem.lipschitz, problem.coef_norm, least_eigenvalue
+    b = rho * (least_density - width * density_slope * kernel.mean_abs)
+    c = width**2 * density_slope * kernel.second_moment / 2
+    privacy = math.sqrt(dimension) * preset.std / (n_samples * penalty)
+    if b <= 0:
+        return math.inf, privacy, math.inf
+    drawn = 3 * size * math.sqrt((4 * dimension + math.log(1 / failure)) / n_samples) + 2 * penalty * radius
+    cubic = [-density_slope * problem.row_norm**3 / 2, b, -drawn - (4 * penalty / b + 1) * c, -4 * size * c / b]
+    roots = [root.real for root in np.roots(cubic) if abs(root.imag) < 1e-12 and 0 < root.real < 2 * radius]
+    return 2 * c / b, privacy, min(roots, default=math.inf)
 
 
 @dataclass(frozen=True)
