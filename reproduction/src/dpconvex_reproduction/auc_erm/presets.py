@@ -102,7 +102,7 @@ def lemma_3(problem: AUCProblem, slope: float, penalty: float, share: float = 0.
     """
     spread = 2 * math.sqrt(2) + 2 + math.sqrt(problem.logs)
     m = 8 * problem.size**1.5 / problem.pairs * slope * problem.diameter * spread / math.sqrt(penalty)
-    return m**2 / (share * (1 - share))
+    return float(m**2 / (share * (1 - share)))
 
 
 def lemma_4(problem: AUCProblem, penalty: float) -> float:

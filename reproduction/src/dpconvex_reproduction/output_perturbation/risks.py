@@ -120,11 +120,13 @@ def risk_at_accuracy(problem: OutputProblem, accuracy: float) -> float:
     if math.isinf(beta):
         first, second = (16.5, 32) if pure else (13, 12)
         grown = 1 + q if problem.mean else 1.0
-        return first * size * radius * math.sqrt(r) + second * math.sqrt(accuracy * size * radius) * grown / r**0.25
+        return float(
+            first * size * radius * math.sqrt(r) + second * math.sqrt(accuracy * size * radius) * grown / r**0.25
+        )
     third, last = (3, 12) if pure else (8, 69)
     growth = third * (radius * beta / size) ** (2 / 3) * q ** (4 / 3) * n ** (2 / 3)
     base = 48.5 * presets._smooth_scale(problem) * r ** (2 / 3)
-    return base + accuracy * (1 + growth) + last * radius * math.sqrt(accuracy * beta) * q
+    return float(base + accuracy * (1 + growth) + last * radius * math.sqrt(accuracy * beta) * q)
 
 
 def solver_steps(problem: OutputProblem, accuracy: float | None = None) -> tuple[str, int]:
@@ -200,7 +202,7 @@ def free_privacy_epsilon(
             return 2 * problem.condition_number * n * r**2
         if math.isinf(smoothness):
             return 2 * (127 if delta == 0 else 19) * math.sqrt(n * r)
-        return (83 if delta == 0 else 43) / 11 * math.sqrt(n) * r ** (2 / 3)
+        return float((83 if delta == 0 else 43) / 11 * math.sqrt(n) * r ** (2 / 3))
 
     low, high = 1e-12, 1e12  # the part of privacy falls in epsilon
     while high / low > 1 + 1e-12:
