@@ -18,7 +18,13 @@ app = typer.Typer(add_completion=False)
 
 
 #: Other commands of this distribution: the first word, and the module whose ``main`` takes the others.
-_OTHERS = {"bench": "bench.command", "fingerprint": "fingerprint"}
+_OTHERS = {
+    "bench": "bench.command",
+    "canaries": "canaries",
+    "fingerprint": "fingerprint",
+    "numbers": "numbers",
+    "scale": "scale",
+}
 
 
 def main(words: list[str] | None = None) -> None:
@@ -65,8 +71,9 @@ def reproduce(
     and what is left. What takes less than a minute is never run in part. Real data are read from the folder named by
     `DPCONVEX_DATA`; without it the exhibits that need them say so.
 
-    `dpconvex reproduce bench` compares private methods, `dpconvex reproduce fingerprint` lists pages that are older
-    than the default; the first has a `--help`.
+    Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
+    jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`
+    extrapolates to a cluster. `... fingerprint` lists pages that are older than the default.
     """
     from rich.table import Table
 

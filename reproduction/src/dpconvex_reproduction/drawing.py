@@ -66,28 +66,31 @@ def curves(
         Two standard errors, or one standard deviation.
     """
     names = list(dict.fromkeys(tuple(row.get(key) for key in series) for row in rows))
-    variant = series.index("variant") if "variant" in series else None
-    ours = [variant is not None and name[variant] == "dpconvex" for name in names]
-    colored = list(dict.fromkeys(name[0] for name, mine in zip(names, ours, strict=True) if not mine))
-    for number, (name, mine) in enumerate(zip(names, ours, strict=True)):
+    kinds = [str(dict(zip(series, name, strict=True)).get("variant")) for name in names]
+    others = {kind for kind in kinds if kind not in ("dpconvex", "not private")}
+    colored = list(dict.fromkeys(name[0] for name, kind in zip(names, kinds, strict=True) if kind in others))
+    for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        mine, reference = kind == "dpconvex", kind == "not private"
         wanted = dict(zip(series, name, strict=True))
         line = sorted(summarise(select(rows, **wanted), [x], y), key=lambda row: row[x])
         place = np.array([row[x] for row in line], dtype=float)
         mean = np.array([row[y] for row in line])
         half = np.array([(2 if band == "error" else 1) * row[band] for row in line])
-        color = OURS if mine else OTHERS[colored.index(name[0]) % len(OTHERS)]
-        style = STYLES.get(str(wanted.get("variant")), "-")
+        color = OURS if mine else "black" if reference else OTHERS[colored.index(name[0]) % len(OTHERS)]
+        style = STYLES.get(kind, "-")
         label = ", ".join(dict.fromkeys(str(part) for part in name if part is not None))
         axes.plot(
             place,
             mean,
             style,
             color=color,
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker="" if reference else _MARKERS[number % len(_MARKERS)],
             markersize=4,
             markerfacecolor=color if mine else "white",
-            linewidth=2.8 - 1.8 * number / max(1, len(names) - 1),
+            linewidth=1.0 if reference else 2.8 - 1.8 * number / max(1, len(names) - 1),
             label=label,
+            # At its end a line has a short name: what all others in the panel have too is in the title.
+            gid=str(name[0]) if mine or reference or len(others) == 1 else label,
         )
         if np.isfinite(half).any():
             axes.fill_between(place, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
@@ -166,8 +169,19 @@ def _ends(ax: Any) -> list[tuple[float, str, str]]:
         finite = values[np.isfinite(values)]
         if label.startswith("_") or not len(finite):
             continue
-        found.append((float(np.clip(finite[-1], low, high)), label, line.get_color()))
+        found.append((float(np.clip(finite[-1], low, high)), line.get_gid() or label, line.get_color()))
     return found
+
+
+def _labels(ax: Any) -> set[str]:
+    """Return what a legend of the panel would name, boxes and patches too."""
+    return set(ax.get_legend_handles_labels()[1])
+
+
+def _names(ax: Any) -> set[str]:
+    """Return the names of the lines of a panel that end in it."""
+    found = {line.get_label() for line in ax.get_lines() if np.size(line.get_xdata())}
+    return {name for name in found if not name.startswith("_")}
 
 
 def finish(figure: Any, axes: Any, columns: int = 4) -> None:
@@ -179,10 +193,12 @@ def finish(figure: Any, axes: Any, columns: int = 4) -> None:
     for ax in grid.flat:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    last = [[ax for ax in row if ax.get_visible()][-1] for row in grid if any(ax.get_visible() for ax in row)]
-    lines = [{line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")} for ax in last]
-    if handles and all(names == {*handles} for names in lines) and len(handles) <= MOST_LINES:
-        room = _LABEL_INCHES * max(map(len, handles)) + 0.15
+    shown = [[ax for ax in row if ax.get_visible()] for row in grid]
+    last = [row[-1] for row in shown if row]
+    complete = all(_names(row[-1]) == {name for ax in row for name in _labels(ax)} for row in shown if row)
+    # A level without privacy is a reference, and no line more.
+    if handles and complete and max(len(_names(ax)) for ax in last) <= MOST_LINES + 1:
+        room = _LABEL_INCHES * max(len(name) for ax in last for _, name, _ in _ends(ax)) + 0.15
         width, height = figure.get_size_inches()
         figure.set_size_inches(width + room, height)
         figure.tight_layout(rect=(0, 0, width / (width + room), 1))

@@ -113,14 +113,17 @@ def _commit() -> str:
     return f"commit {found}" + (" with changes" if changed else "")
 
 
-def stale_pages(folder: Path) -> list[str]:
-    """Return the pages under a folder that were made with another default than that of the stored fingerprint."""
+def stale_pages(folder: Path, marked: bool = False) -> list[str]:
+    """Return the pages under a folder that were made with another default than that of the stored fingerprint.
+
+    Pages without a fingerprint count, unless only those that are ``marked`` with one are asked for.
+    """
     stored = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
     pages = sorted(page for page in folder.rglob("*.md") if page.name != "index.md")
     return [
         page.relative_to(folder).as_posix()
         for page in pages
-        if page_fingerprint(page.read_text(encoding="utf-8")) != stored
+        if (found := page_fingerprint(page.read_text(encoding="utf-8"))) != stored and not (marked and found is None)
     ]
 
 

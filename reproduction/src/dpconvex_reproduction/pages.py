@@ -14,6 +14,7 @@ from dpconvex_reproduction.drawing import save_figure
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
 from dpconvex_reproduction.fingerprint import made_with
 from dpconvex_reproduction.runner import Results, Work
+from dpconvex_reproduction.standing import LEGEND
 
 __all__ = ["Outcome", "markdown_table", "write_exhibit", "write_index"]
 
@@ -117,6 +118,8 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
             ]
         )
         lines.append("")
+        if any(" of " in check.evidence and "ratio of means" in check.evidence for check in checks):
+            lines += [LEGEND, ""]
     if exhibit.draw is not None:
         draw = exhibit.draw
         save_figure(place / f"{exhibit.slug}.png", lambda figure: draw(rows, figure))

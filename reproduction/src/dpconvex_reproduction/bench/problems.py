@@ -82,7 +82,7 @@ class BenchProblem(Problem):
 
     def unit_rows(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return rows ``(1, x)`` in mapped units, divided by their public length: no row is longer than 1."""
-        return self.with_constant(X) / np.hypot(1.0, self.row_norm)
+        return np.asarray(self.with_constant(X) / np.hypot(1.0, self.row_norm), dtype=float)
 
     def unit_targets(self) -> NDArray[np.float64]:
         """Return training targets mapped by their public range to [-1, 1]; labels as they are."""

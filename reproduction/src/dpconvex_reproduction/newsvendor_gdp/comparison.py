@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpconvex_reproduction.exhibit import Row, select, summarise
+from dpconvex_reproduction.standing import tally, where
 
-__all__ = ["all_not_worse", "count", "paired", "settle_steps"]
+__all__ = ["all_not_worse", "paired", "settle_steps"]
 
 
 def settle_steps(rows: Sequence[Row], by: Sequence[str], value: str) -> list[Row]:
@@ -45,8 +46,8 @@ def paired(
     Returns
     -------
     list of dict
-        Per cell: its keys, both means, their ratio, the mean difference left minus right, its standard error, and
-        ``not_worse``: the difference is at most two standard errors above 0.
+        Per cell: its keys, both means, their ratio, the mean difference left minus right, its standard error, its
+        ``standing``, and ``not_worse``: it is better or level.
     """
     kinds: list[dict[tuple[Any, ...], dict[Any, float]]] = []
     for wanted in (left, right):
@@ -61,32 +62,25 @@ def paired(
         pairs = [(first[k], second[k]) for k in first if k in second]
         if len(pairs) < 2:
             continue
-        means = [statistics.fmean(side) for side in zip(*pairs, strict=True)]
+        mean, other = (statistics.fmean(side) for side in zip(*pairs, strict=True))
         differences = [a - b for a, b in pairs]
         error = statistics.stdev(differences) / math.sqrt(len(pairs))
+        standing = where(mean, other, error)
         lines.append(
             {
                 **dict(zip(by, key, strict=True)),
-                "left": means[0],
-                "right": means[1],
-                "ratio": means[0] / means[1],
-                "difference": means[0] - means[1],
+                "left": mean,
+                "right": other,
+                "ratio": mean / other,
+                "difference": mean - other,
                 "error": error,
-                "not_worse": bool(means[0] - means[1] <= 2 * error),
+                "standing": standing,
+                "not_worse": standing in ("better", "level"),
             }
         )
     return lines
 
 
-def count(lines: Sequence[Row], key: str = "not_worse") -> str:
-    """Return how many cells agree, e.g. ``"8 of 9 cells"``."""
-    return f"{sum(bool(line[key]) for line in lines)} of {len(lines)} cells"
-
-
 def all_not_worse(lines: Sequence[Row]) -> tuple[bool, str]:
-    """Return whether left is not worse in any cell, and the evidence: count and range of the ratio."""
-    if not lines:
-        return False, "no cells"
-    ratios = sorted(line["ratio"] for line in lines)
-    spread = f"ratio {ratios[0]:.2f} to {ratios[-1]:.2f}, median {statistics.median(ratios):.2f}"
-    return all(line["not_worse"] for line in lines), f"{count(lines)}; {spread}"
+    """Return whether left is better or level in every cell, and the evidence: counts and range of the ratio."""
+    return tally([line["standing"] for line in lines], [line["ratio"] for line in lines])

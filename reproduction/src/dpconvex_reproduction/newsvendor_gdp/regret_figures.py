@@ -12,7 +12,7 @@ from dpconvex.datasets import NewsvendorPopulation
 from dpconvex_reproduction.drawing import OTHERS, curves, finish, panels
 from dpconvex_reproduction.drawing import OURS as OUR_COLOR
 from dpconvex_reproduction.exhibit import Check, PrivacyLine, Row, select, summarise
-from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, count, paired
+from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, paired
 from dpconvex_reproduction.newsvendor_gdp.privacy_lines import privacy_lines
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, REGRETS
 from dpconvex_reproduction.newsvendor_gdp.simulation import (
@@ -90,12 +90,17 @@ def _order(rows: list[Row], by: list[str], value: str) -> list[Row]:
     return lines
 
 
+def _ordered(lines: list[Row], words: str) -> tuple[bool, str]:
+    holds, evidence = all_not_worse(lines)
+    return holds, f"{words}: {evidence}"
+
+
 def _ours(rows: list[Row]) -> list[Check]:
     checks = []
     for name, rival, words in _RIVALRIES:
         lines = paired(rows, {"algorithm": name}, rival, _CELL, "regret")
         holds, evidence = all_not_worse(lines)
-        lost = [line for line in lines if not line["not_worse"]]
+        lost = [line for line in lines if line["standing"] == "worse"]
         if lost:
             evidence += f"; it loses up to n mu = {max(line['n'] * line['mu'] for line in lost):g}"
         checks.append(Check(f"DPNewsvendor, {words}, in every cell", holds, evidence, "dpconvex"))
@@ -119,8 +124,7 @@ def judge_curves(rows: list[Row]) -> list[Check]:
     checks.append(
         Check(
             "Less privacy, less regret: the curves are ordered by budget at every sample size",
-            bool(order) and all(line["not_worse"] for line in order),
-            f"{count(order)} of neighbouring curves",
+            *_ordered(order, "neighbouring curves, the one with more budget against the other"),
         )
     )
     return [*checks, *_ours(rows)]
@@ -202,7 +206,9 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
             Check(
                 f"DPNewsvendor, {words}, by the median regret in every cell",
                 0 < better == len(pairs),
-                f"{better} of {len(pairs)} cells",
+                f"at most the rival's in {better} of {len(pairs)} cells, ratio of medians "
+                f"{min((a / b for a, b in pairs), default=math.nan):.2f} to "
+                f"{max((a / b for a, b in pairs), default=math.nan):.2f}",
                 "dpconvex",
             )
         )
@@ -297,8 +303,7 @@ def judge_regrets(rows: list[Row]) -> list[Check]:
     checks = [
         Check(
             "Regret grows as the budget shrinks",
-            bool(order) and all(line["not_worse"] for line in order),
-            f"{count(order)}: budgets next to each other, by law and level",
+            *_ordered(order, "budgets next to each other, the larger against the smaller, by law and level"),
         ),
         Check(
             "Regrets vary little at n = 400: their standard deviation is below their mean",

@@ -13,7 +13,7 @@ from dpconvex_reproduction.datasets import load_restaurant_lamb
 from dpconvex_reproduction.datasets.dataset import Dataset
 from dpconvex_reproduction.exhibit import Cell, Check, PrivacyLine, Row, Study, select, summarise
 from dpconvex_reproduction.newsvendor_gdp.algorithm import algorithm_1, calibrated_std, noise_std
-from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, count, paired, settle_steps
+from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, paired, settle_steps
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.privacy_lines import privacy_lines
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, RESTAURANT_COSTS
@@ -138,12 +138,10 @@ def judge(rows: list[Row]) -> list[Check]:
     for more, less in zip((None, *BUDGETS), BUDGETS, strict=False):
         left = {"algorithm": PLAIN} if more is None else {"variant": "paper", "mu": more}
         order += paired(settled, left, {"variant": "paper", "mu": less}, ["penalty"], "cost")
+    holds, evidence = all_not_worse(order)
+    words = "budgets next to each other, the larger against the smaller, by penalty"
     checks = [
-        Check(
-            "Cost grows as the budget shrinks",
-            bool(order) and all(line["not_worse"] for line in order),
-            f"{count(order)}: budgets next to each other, by penalty",
-        ),
+        Check("Cost grows as the budget shrinks", holds, f"{words}: {evidence}"),
         _within("Private costs are at most 2 % above the cost without privacy", printed, "surplus %", "paper"),
     ]  # fmt: skip
     for words, chosen in (("without privacy", plain), ("with privacy", printed)):

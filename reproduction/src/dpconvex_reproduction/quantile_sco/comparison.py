@@ -12,6 +12,7 @@ import numpy as np
 from dpconvex_reproduction.drawing import curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, PART_TWO, PRIVATE
+from dpconvex_reproduction.standing import tally, where
 
 __all__ = ["AXES", "Grid", "draw_comparison", "judge_comparison", "wide_table"]
 
@@ -50,12 +51,22 @@ class Duel:
     ----------
     ratio : float
         Mean of the first over mean of the second.
-    not_worse : bool
-        Whether the mean of the first is above that of the second by at most two standard errors of the difference.
+    standing : str
+        Where the first stands: better, level, undecided or worse.
     """
 
     ratio: float
-    not_worse: bool
+    standing: str
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether the first is better or level."""
+        return self.standing in ("better", "level")
+
+
+def tally_duels(duels: Sequence[Duel]) -> tuple[bool, str]:
+    """Return whether every duel is better or level, and the counts."""
+    return tally([duel.standing for duel in duels], [duel.ratio for duel in duels])
 
 
 class Grid:
@@ -93,8 +104,7 @@ class Grid:
         seeds = sorted(one.keys() & other.keys())
         a, b = np.array([one[s] for s in seeds]), np.array([other[s] for s in seeds])
         error = float(np.std(a - b, ddof=1)) / math.sqrt(len(seeds)) if len(seeds) > 1 else 0.0
-        excess = float(np.mean(a - b))
-        return Duel(float(a.mean() / b.mean()), excess <= 2 * error)
+        return Duel(float(a.mean() / b.mean()), where(float(a.mean()), float(b.mean()), error))
 
 
 def _median_ratio(duels: Sequence[Duel]) -> str:
@@ -108,10 +118,10 @@ def _tally(grid: Grid, variant: str, budgets: Sequence[float]) -> tuple[bool, st
         for theirs in _EXISTING:
             places = grid.places(budgets)
             duels = [grid.duel((ours, variant), (theirs, variant), *place) for place in places]
-            won = sum(duel.not_worse for duel in duels)
-            holds = holds and won == len(duels)
-            parts.append(f"{ours} against {theirs} {won} of {len(duels)} ({_median_ratio(duels)})")
-    return holds, "cells: " + ", ".join(parts)
+            good, words = tally_duels(duels)
+            holds = holds and good
+            parts.append(f"{ours} against {theirs}: {words}")
+    return holds, "; ".join(parts)
 
 
 def _proposed_against_existing(grid: Grid) -> list[Check]:
@@ -123,8 +133,8 @@ def _proposed_against_existing(grid: Grid) -> list[Check]:
             places = grid.places(stated)
             duels = [grid.duel((ours, "paper"), (theirs, "paper"), *place) for place in places]
             lost = [f"epsilon {e:g} n {n}" for (e, n), duel in zip(places, duels, strict=True) if not duel.not_worse]
-            evidence = f"{len(duels) - len(lost)} of {len(duels)} cells, {_median_ratio(duels)}"
-            evidence += f"; not at {', '.join(lost)}" if lost else ""
+            _, evidence = tally_duels(duels)
+            evidence += f"; neither better nor level at {', '.join(lost)}" if lost else ""
             statement = f"{ours} outperforms {theirs}, epsilon at most 1, as printed"
             checks.append(Check(statement, not lost, evidence))
     budget = ", ".join(f"{epsilon:g}" for epsilon in beyond)
@@ -177,24 +187,28 @@ def _worst(grid: Grid) -> Check:
 
 def _default_against(grid: Grid, variant: str, words: str) -> Check:
     ours = (DEFAULT, "dpconvex")
-    lost, best, count = [], [], 0
+    lost: list[str] = []
+    best: list[float] = []
+    count, undecided = 0, 0
     for place in grid.places():
         duels = {name: grid.duel(ours, (name, variant), *place) for name in PRIVATE}
         count += len(duels)
         lost += [
             f"{name} at epsilon {place[0]:g} n {place[1]} (ratio {duel.ratio:.2f})"
             for name, duel in duels.items()
-            if not duel.not_worse
+            if duel.standing == "worse"
         ]
+        undecided += sum(duel.standing == "undecided" for duel in duels.values())
         best.append(max(duel.ratio for duel in duels.values()))
     evidence = (
-        f"{count - len(lost)} of {count} comparisons; error over that of the best of the six: "
+        f"{count - len(lost) - undecided} of {count} comparisons better or level, {undecided} undecided, {len(lost)} "
+        f"worse; error over that of the best of the six: "
         f"median {float(np.median(best)):.2g}"
     )
     shown = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if len(lost) > 8 else "")
     evidence += f"; worse than {shown}" if lost else ""
     statement = f"The default is no worse than each of the six algorithms {words}"
-    return Check(statement, not lost, evidence, about="dpconvex")
+    return Check(statement, not lost and not undecided, evidence, about="dpconvex")
 
 
 def judge_comparison(rows: list[Row], value: str, phased_leaves_axes: bool = False) -> list[Check]:

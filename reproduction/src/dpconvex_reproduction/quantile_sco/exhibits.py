@@ -61,10 +61,8 @@ _CHOICES = (
     "is clipped there); nothing is tuned.",
     "Axes are logarithmic, so that nobody leaves them; bands are standard deviations, as in the paper. Descents draw "
     "the same random numbers, so that DP-SGD lies under EmpSGD.",
-    "A cell (epsilon and n) is lost where the mean is larger by more than two standard errors of the difference on "
-    "the same samples.",
-    "A full run has the paper's 50 repeats and n up to 5000; a quick one has fewer, and with 51 coefficients n up to "
-    "2000.",
+    "A cell is a value of epsilon and of n; means are compared on the same samples.",
+    "A full run has the paper's 50 repeats, a quick one fewer: two at n = 5000 with 51 coefficients.",
 )
 
 

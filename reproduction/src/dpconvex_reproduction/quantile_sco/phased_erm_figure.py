@@ -8,7 +8,7 @@ import numpy as np
 
 from dpconvex_reproduction.drawing import curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select
-from dpconvex_reproduction.quantile_sco.comparison import AXES, Grid
+from dpconvex_reproduction.quantile_sco.comparison import AXES, Grid, tally_duels
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS
 
 __all__ = ["draw_phases", "judge_phases"]
@@ -35,16 +35,7 @@ def judge_phases(rows: list[Row]) -> list[Check]:
     )
     for variant, label in (("sound", "with certified noise"), ("paper", "as printed")):
         duels = [grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place) for place in grid.places()]
-        good = sum(duel.not_worse for duel in duels)
-        ratio = float(np.median([duel.ratio for duel in duels]))
-        checks.append(
-            Check(
-                f"The default is no worse than Phased-ERM {label}",
-                good == len(duels),
-                f"{good} of {len(duels)} cells, median ratio {ratio:.2g}",
-                about="dpconvex",
-            )
-        )
+        checks.append(Check(f"The default is no worse than Phased-ERM {label}", *tally_duels(duels), about="dpconvex"))
     return checks
 
 

@@ -28,7 +28,7 @@ def main() -> None:
         requests = json.load(text)
     rows, targets = data["X"], data["y"]
 
-    class Rows(torch.utils.data.TensorDataset):  # type: ignore[misc]
+    class Rows(torch.utils.data.TensorDataset):
         """Rows that are fetched a batch at a time, which is ten times as fast as one by one."""
 
         def __getitems__(self, places: list[int]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +28,9 @@ class TheilSen(Method):
         """Fit; OpenDP draws its own noise, the seed moves the pairing of rows alone."""
         import opendp.prelude as dp
 
-        dp.enable_features("contrib", "idealized-numerics", "honest-but-curious")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer versions have another name for the second feature
+            dp.enable_features("contrib", "floating-point", "honest-but-curious")
         low, high = (float(bound[0]) for bound in problem.feature_bounds)
         make = functools.partial(
             dp.sklearn.linear_model.LinearRegression, dp.max_divergence(), [(low, high)], problem.target_bounds

@@ -85,7 +85,7 @@ class TukeyEM(Method):
     def parts(self, problem: BenchProblem) -> int:
         """Return the number of fits, from public sizes."""
         width = problem.X.shape[1] + 1
-        return max(4, min(_MOST_FITS, len(problem.y) // (_ROWS_PER_COEFFICIENT * width)))
+        return max(4, min(_MOST_FITS, len(problem.y) // (_ROWS_PER_COEFFICIENT * int(width))))
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Fit."""
