@@ -17,15 +17,16 @@ import dpconvex.privacy
 import dpconvex.selection
 import dpconvex.smoothing
 import dpconvex.solvers
-from dpconvex_reproduction import catalogue, rates
+from dpconvex_reproduction import catalogue, rates, tradeoffs
 from dpconvex_reproduction.auc_erm.presets import AUCProblem
+from dpconvex_reproduction.newsvendor_gdp.convergence import DescentFacts
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 from dpconvex_reproduction.quantile_sco.presets import Problem
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence" / "papers.md"
 PAPERS = {
-    "newsvendor": ("newsvendor_gdp", ("algorithm", "presets")),
+    "newsvendor": ("newsvendor_gdp", ("algorithm", "convergence", "presets")),
     "quantile": ("quantile_sco", ("presets",)),
     "convolution": ("convolution_objective_perturbation", ("presets",)),
     "auc": ("auc_erm", ("algorithms", "presets")),
@@ -45,7 +46,8 @@ def lines():
 
 def names():
     found = {"np": np, "catalogue": catalogue}
-    found |= {name: call for name, call in vars(rates).items() if not name.startswith("_")}
+    for module in (rates, tradeoffs):
+        found |= {name: call for name, call in vars(module).items() if not name.startswith("_")}
     for module in (
         dpconvex.losses, dpconvex.smoothing, dpconvex.privacy, dpconvex.mechanisms, dpconvex.solvers,
         dpconvex.planning, dpconvex.selection, dpconvex.preprocessing, dpconvex,
@@ -76,6 +78,7 @@ def names():
         ),
         "OUTPUT": OutputProblem(1.0, 1.0, 1000, 5, 1.0, strong_convexity=0.1, smoothness=1.0),
         "LOCAL": OutputProblem(1.0, 40.0, 10, 2, 20.0, strong_convexity=0.1, mean=False),
+        "DESCENT": DescentFacts(1, 2.0, 0.5, 0.24, 0.4, 0.24, 1.0, 1.0, 0.1),
         "QUANTILE": Problem(0.7, 1.0, 1e-6, 1.0, 1.0),
         "AUC": AUCProblem(400, 600, 10, 0.5, 1e-5, norm=2.0),
         "UNKNOWN": AUCProblem(400, 600, 10, 0.5, 1e-5),

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize
 
-from dpconvex.losses import L1Norm, L1WithLink, Logistic
+from dpconvex.losses import L1Norm, L1WithLink, Logistic, PairLogistic
 from dpconvex.smoothing import ExponentialKernel, GaussianKernel, UniformKernel
+from dpconvex_reproduction.auc_erm import algorithms
 from dpconvex_reproduction.auc_erm.presets import (
     AUCProblem,
     lemma_3,
@@ -189,3 +190,36 @@ def test_the_bandwidth_of_appendix_b_3_as_printed():
     solved = lemma_3_3(loss, n, d, epsilon, delta, radius).bandwidth
     assert solved / printed == pytest.approx(9, rel=1e-2)
     assert (math.exp(-5) + math.exp(-10)) / (2 * math.exp(-10)) == pytest.approx(74.7, abs=0.1)
+
+
+def test_algorithm_3_is_the_minimiser_of_its_tilted_objective():
+    """A second solver finds the same point; with a tiny penalty the printed correction leaves half of epsilon."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) / 4
+    y = np.where(X[:, 0] + 0.2 * rng.normal(size=80) > 0, 1.0, -1.0)
+    facts = {"epsilon": 1.0, "delta": 1e-5, "row_norm": 1.0}
+    found = algorithms.algorithm_3(X, y, penalty=0.1, rng=np.random.default_rng(7), **facts)
+    std, penalty = algorithms.printed_pointwise_noise(1.0, 1e-5, Logistic(), 1.0, 0.1, 80)
+    tilt = std / 80 * np.random.default_rng(7).standard_normal(2)
+
+    def printed(w):
+        return np.logaddexp(0, -y * (X @ w)).mean() + penalty / 2 * w @ w + tilt @ w
+
+    assert found == pytest.approx(optimize.minimize(printed, np.zeros(2), tol=1e-12).x, abs=1e-5)
+    assert penalty == 0.1
+    _, raised = algorithms.printed_pointwise_noise(1.0, 1e-5, Logistic(), 1.0, 1e-6, 80)
+    assert math.log1p(0.25 / (80 * raised)) == pytest.approx(0.5)  # what the Jacobian takes, of an epsilon of 1
+
+
+def test_descent_over_random_pairs_ends_at_the_minimiser():
+    rng = np.random.default_rng(1)
+    y = rng.random(120) < 0.4
+    X = rng.normal(size=(120, 3)) / 3 + 0.4 * y[:, None]
+    loss = PairLogistic("e")
+    exact = algorithms._minimise(X, y, 0.1, np.zeros(3), loss)
+    near, far = (
+        np.linalg.norm(algorithms.descend_pairs(X, y, loss, 0.1, batch=20, steps=steps, rng=rng) - exact)
+        for steps in (20_000, 200)
+    )
+    assert near < 0.05 * np.linalg.norm(exact)
+    assert near < far
