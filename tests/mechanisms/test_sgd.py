@@ -160,7 +160,7 @@ def facts(n=200, loss=None, neighbors="replace_one", d=2):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "accounted"), [(1.0, 1e-2, 0.6376), (1.0, 1e-6, 0.8617), (0.5, 1e-2, 0.2203)]
+    ("epsilon", "delta", "accounted"), [(1.0, 1e-2, 0.6384), (1.0, 1e-6, 0.8626), (0.5, 1e-2, 0.2206)]
 )
 def test_published_noise_is_certified_up_to_one(epsilon, delta, accounted):
     mechanism = NoisySGD(steps=5000**2, noise="published", average=1.0)

@@ -201,7 +201,7 @@ class NoisySGD(PrivateMechanism):
     >>> bounds = LinearBounds(1000, 2, Pinball(0.7), row_norm=1.0, max_norm=1.0)
     >>> paper = NoisySGD(steps=1000**2, noise="published")
     >>> paper.certify(bounds, ApproxDP(1.0, 1e-6)).guarantee
-    ApproxDP(epsilon=0.8616, delta=1e-06)
+    ApproxDP(epsilon=0.8625, delta=1e-06)
     """
 
     steps: int | None = None

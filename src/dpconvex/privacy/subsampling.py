@@ -75,7 +75,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, ndtr
+from scipy.special import gammaln, ndtr, ndtri
 
 from dpconvex.checks import check_number
 from dpconvex.privacy.calibration import check_neighbors
@@ -95,7 +95,7 @@ _ORDERS = np.concatenate(
 _TAIL_STDS = 20.0  # standard deviations integrated beyond the peak of the largest term
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOSS_NODES, _LOSS_WEIGHTS = np.polynomial.legendre.leggauss(6)
-_LOSS_WIDTH = 0.1  # of a grid of losses, in standard deviations of one: a per mille of noise
+_LOSS_WIDTH = 0.15  # of a grid of losses, in standard deviations of one: some per mille of noise
 _MOST_LOSSES = 1 << 20  # points of a transform: half a second, and some 80 MB
 _LOSS_ERROR = 1e-13  # relative error of the mass of a loss
 _PANEL = 0.05  # widest piece of a quadrature, in standard deviations
@@ -242,13 +242,15 @@ def _loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array
 
 
 def _grid_of_losses(
-    neighbors: str, rate: float, mu: float, steps: int, alone: float
+    neighbors: str, rate: float, mu: float, steps: int, delta: float, alone: float
 ) -> tuple[float, list[tuple[int, Array]], float]:
     """Return the width of a grid, one law of a step's loss per order of the data sets, and the mass that is left out.
 
     A law is the first index of the grid and the masses from there on.
     """
-    start, stop = (mu / 2 if neighbors == "replace_one" else -30.0), mu + 12.0
+    # Losses beyond the last point cost at most a ten-thousandth of delta in all steps.
+    reach = -float(ndtri(max(min(1e-4 * delta / (rate * steps), 1e-6), 1e-300)))
+    start, stop = (mu / 2 if neighbors == "replace_one" else -30.0), mu + reach
     even = np.linspace(start, stop, math.ceil((stop - start) / _PANEL) + 1)
     loss = np.log1p(rate * np.expm1(mu * even - mu * mu / 2))
     sides = np.exp(loss) + 1 if neighbors == "replace_one" else np.maximum(np.exp(loss), 1)
@@ -298,7 +300,7 @@ def composed_loss_epsilon(
     See the module's docstring; ``mu = sensitivity / std``.
     """
     with np.errstate(all="ignore"):
-        width, laws, left_out = _grid_of_losses(neighbors, rate, mu, steps, alone)
+        width, laws, left_out = _grid_of_losses(neighbors, rate, mu, steps, delta, alone)
     left = delta - steps * left_out
     if not laws or left <= 0 or steps * _LOSS_ERROR > 1:
         return math.inf
