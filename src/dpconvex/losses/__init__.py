@@ -16,10 +16,10 @@ from dpconvex.losses.pointwise import (
     Pinball,
     PointwiseLoss,
     ReLU,
-    Scaled,
     SoftThreshold,
     Squared,
 )
+from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
