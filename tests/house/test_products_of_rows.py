@@ -83,9 +83,9 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "limit @ along": PUBLIC,
         "limit @ origin": PUBLIC,
     },
-    "losses/structured.py": {"differences @ axes[0]": PUBLIC},
+    "losses/vector_losses.py": {"differences @ axes[0]": PUBLIC},
     "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM, "np.tensordot(slopes, matrices, axes=2)": SUM},
-    "objectives/structured.py": {
+    "objectives/structured_objective.py": {
         "self.matrix @ theta": PUBLIC,
         "slopes @ self.matrix": PUBLIC,
         "self.matrix.T @ bends": PUBLIC,

@@ -49,7 +49,7 @@ from dpconvex.engine.block_products import block_by_nonzeros, block_margins
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_moments import MomentSums
-from dpconvex.objectives.structured import StructuredObjective
+from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedNoise
 from dpconvex.privacy.noise import NoiseSource

@@ -29,10 +29,10 @@ from dpconvex.mechanisms.mechanism import (
     check_mechanism_slope,
 )
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.structured import StructuredNormTerm, StructuredObjective
+from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificate import (
     Certificate,

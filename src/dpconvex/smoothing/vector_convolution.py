@@ -28,7 +28,7 @@ from dpconvex.engine.block_products import block_margins, transform_block
 from dpconvex.engine.threads import available_cores, in_threads
 from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
-from dpconvex.losses.structured import SmoothedVectorLoss, link_parts
+from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
 from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel
