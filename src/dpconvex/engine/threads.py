@@ -24,7 +24,14 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-_local = threading.local()
+class _Own(threading.local):
+    """What a thread keeps for itself."""
+
+    is_worker = False
+    buffer: npt.NDArray[np.float64] = np.empty(0)
+
+
+_local = _Own()
 
 
 @functools.lru_cache(maxsize=8)
@@ -44,7 +51,7 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], thread
 
     A worker does it alone: if all workers waited for what others of them are to do, nobody would do it.
     """
-    if threads <= 1 or len(items) == 1 or getattr(_local, "is_worker", False):
+    if threads <= 1 or len(items) == 1 or _local.is_worker:
         return map(function, items)
     return _worker_pool(threads).map(function, items)
 
@@ -77,8 +84,8 @@ def thread_scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
     New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
     """
     size = rows * columns
-    buffer = getattr(_local, "buffer", None)
-    if buffer is None or not size <= buffer.size <= 4 * size:
+    buffer = _local.buffer
+    if not size <= buffer.size <= 4 * size:
         buffer = _local.buffer = np.empty(size)
     return buffer[:size].reshape(rows, columns)
 

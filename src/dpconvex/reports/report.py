@@ -104,7 +104,7 @@ def render_report(
         formula=wording.formula_wording(guarantee),
         kind=guarantee.kind,
         factor=None if isinstance(guarantee, GaussianDP) else wording.largest_factor(guarantee.epsilon_bound),
-        failure=float(getattr(guarantee, "delta_bound", 0.0)),
+        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound,
         attacks=attacks,
         sharper=sharper,
         tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
