@@ -316,8 +316,7 @@ class MemoryRows:
         return [slice(start, start + _TARGET_BLOCK) for start in starts]
 
     def _given(self, rows: slice) -> Array:
-        given = self._given_weights
-        return np.ones(self.targets[rows].size) if given is None else given[rows]
+        return np.ones(self.targets[rows].size) if self._given_weights is None else self._given_weights[rows]
 
     def _counted(self, rows: slice) -> Array:
         return self._without_ignored(None if self.row_weights is None else self.row_weights.values, rows)

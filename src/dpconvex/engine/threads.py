@@ -24,9 +24,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class _Own(threading.local):
-    """What a thread keeps for itself."""
-
+class _Own(threading.local):  # what a thread keeps for itself
     is_worker = False
     buffer: npt.NDArray[np.float64] = np.empty(0)
 
@@ -43,7 +41,10 @@ def _worker_pool(threads: int) -> ThreadPoolExecutor:
 def _begin_worker() -> None:
     _local.is_worker = True
     np.seterr(all="ignore")  # a signal would tell of rows
-    _keep_blas_out_of_this_thread()
+    for library in _blas_controller().lib_controllers:
+        # For good, in a thread that is ours, where every thread has a limit of its own.
+        if getattr(library, "threading_layer", None) == "openmp":
+            library.set_num_threads(1)
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
@@ -112,13 +113,6 @@ def _blas_controller() -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController().select(user_api="blas")
-
-
-def _keep_blas_out_of_this_thread() -> None:
-    """Limit BLAS for good in a thread that is ours, where every thread has a limit of its own (OpenMP)."""
-    for library in _blas_controller().lib_controllers:
-        if getattr(library, "threading_layer", None) == "openmp":
-            library.set_num_threads(1)
 
 
 def _take_blas_thread_control() -> None:

@@ -47,33 +47,30 @@ class Kernel(ABC):
     @abstractmethod
     def _gap(self, t: ScalarOrArray) -> ScalarOrArray: ...
 
-    def _scalar(self, what: str) -> None:
+    def _scalar(self, what: str, t: ArrayLike = 0.0) -> ScalarOrArray:
         if self.dim != 1:
             raise ValueError(
                 f"The 'dim' parameter of {type(self).__name__} must be 1 for {what}. Got {self.dim} instead. "
                 f"Pointwise losses have one variable: smooth them with {type(self).__name__}(dim=1)."
             )
+        return np.asarray(t, dtype=np.float64)[()]
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:
         """Density, elementwise (one dimension)."""
-        self._scalar("pdf")
-        return self._pdf(np.asarray(t, dtype=np.float64)[()])
+        return self._pdf(self._scalar("pdf", t))
 
     def cdf(self, t: ArrayLike) -> ScalarOrArray:
         """Probability of ``v <= t``, elementwise (one dimension)."""
-        self._scalar("cdf")
-        return self._cdf(np.asarray(t, dtype=np.float64)[()])
+        return self._cdf(self._scalar("cdf", t))
 
     def gap(self, t: ArrayLike) -> ScalarOrArray:
         """``E|t + v| - |t|``, with full relative accuracy down to the smallest float64."""
-        self._scalar("gap")
-        return self._gap(np.abs(np.asarray(t, dtype=np.float64)[()]))
+        return self._gap(np.abs(self._scalar("gap", t)))
 
     @property
     def mean_abs(self) -> float:
         """``E|v|``, the largest value of the gap."""
-        self._scalar("mean_abs")
-        return float(self._gap(np.float64(0.0)))
+        return float(self._gap(self._scalar("mean_abs")))
 
     @property
     def second_moment(self) -> float:

@@ -70,8 +70,7 @@ class MixtureKernel(Kernel):
             object.__setattr__(self, name, parts)
 
     def _mean(self, part: Callable[[Kernel, float], ScalarOrArray | float]) -> ScalarOrArray:
-        widths = self.widths or ()
-        parts = zip(self.kernels, self.weights, widths, strict=True)
+        parts = zip(self.kernels, self.weights, self.widths or (), strict=True)
         return np.asarray(sum(weight * part(kernel, width) for kernel, weight, width in parts))[()]
 
     def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:

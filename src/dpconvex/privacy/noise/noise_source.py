@@ -138,17 +138,17 @@ class NoiseSource:
         """Return ``g round(b / g)`` for an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2`` of it."""
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
-            return _discrete_gaussian_noise(std / grid, size) * grid
+            return np.asarray(_discrete_gaussian_noise(std / grid, size) * grid, np.float64)
         from dpconvex.privacy.noise.normal_and_laplace import rounded_normals
 
-        return rounded_normals(self.words, std / grid, size) * grid
+        return np.asarray(rounded_normals(self.words, std / grid, size) * grid, np.float64)
 
     def l2_laplace(self, scale: float, size: int) -> Array:
         """Return ``g round(b / g)`` for an ideal b of density proportional to ``exp(-||b|| / scale)``."""
         from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace
 
         grid = grid_of(scale)
-        return rounded_l2_laplace(self.words, scale / grid, size) * grid
+        return np.asarray(rounded_l2_laplace(self.words, scale / grid, size) * grid, np.float64)
 
     def add_gaussian(self, value: ArrayLike, std: float) -> Array:
         """Return ``value + N(0, std^2 I)``, both rounded to the grid."""
