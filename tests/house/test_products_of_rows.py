@@ -64,7 +64,6 @@ PRODUCTS: dict[str, dict[str, str]] = {
     "engine/dask/rows_and_table.py": {"v @ (function(y, w) < point)": EXACT},
     "engine/memory_rows.py": {
         "multiples @ block": SUM,
-        "multiples * v @ block": SUM,
         "sizes @ self.row_weights.values": CERTIFIED,
         "counted[rows] @ part": EXACT,
     },

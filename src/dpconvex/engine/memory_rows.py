@@ -265,7 +265,8 @@ class MemoryRows:
 
         def part(block: Array, y: Array, w: Array, v: Array) -> Sums:
             multiples, *extra = function(y, block_margins(block, theta), w * v if within else w)
-            return (multiples * v if beside else multiples) @ block, *extra
+            multiples = multiples * v if beside else multiples
+            return multiples @ block, *extra
 
         return self.sum_weighted(part)
 
