@@ -290,7 +290,7 @@ def candidate_with_budget(
     if isinstance(per_fit, GaussianDP):
         settings: Candidate = {"mu": per_fit.mu}
     else:
-        settings = {"epsilon": per_fit.epsilon_bound, "delta": getattr(per_fit, "delta_bound", 0.0)}
+        settings = {"epsilon": per_fit.epsilon_bound, "delta": per_fit.delta_bound}
     model = clone(estimator).set_params(**parameters, **settings, random_state=seed)
     if getattr(model, "neighbors", None) == "add_or_remove_one":
         model.set_params(nominal_samples=training)

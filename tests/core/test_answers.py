@@ -355,6 +355,8 @@ def test_coordinates(diagonal, lead):
         np.testing.assert_allclose(frame.transform_sum(block[0]), wanted[0], rtol=1e-13)
         np.testing.assert_allclose(block @ frame.row_coefficients(entries), wanted @ entries, rtol=1e-12)
         assert frame.norm_upper_bound is None  # no slack was given
+        if given.ndim == 1:  # nor is there anything to save
+            assert Coordinates(given, lead, 0.5).norm_upper_bound is None
     found = shorten_rows(wanted, 1.5)
     np.testing.assert_allclose(found, wanted / np.maximum(row_norms(wanted), 1.5)[:, None], rtol=1e-15)
     product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))

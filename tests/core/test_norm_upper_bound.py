@@ -25,6 +25,8 @@ def coordinates(kind, size, rng):
     matrix = np.eye(size + 1)
     matrix[1:, 1:] = inner
     matrix[1:, 0] = -inner @ centre
+    if kind == "low":
+        matrix[0, 0] = 0.5
     return matrix
 
 
@@ -35,7 +37,7 @@ def exact_square(matrix, row):
     return sum(sum(a * b for a, b in zip(line, values, strict=True)) ** 2 for line in numbers)
 
 
-@pytest.mark.parametrize("kind", ["plain", "correlated", "far", "unequal"])
+@pytest.mark.parametrize("kind", ["plain", "correlated", "far", "unequal", "low"])
 @pytest.mark.parametrize("size", [2, 7])
 def test_lengths_are_never_exceeded_by_the_exact_ones(kind, size):
     rng = np.random.default_rng(size)

@@ -64,7 +64,6 @@ PRODUCTS: dict[str, dict[str, str]] = {
     "engine/dask/rows_and_table.py": {"v @ (function(y, w) < point)": EXACT},
     "engine/memory_rows.py": {
         "multiples @ block": SUM,
-        "multiples * v @ block": SUM,
         "sizes @ self.row_weights.values": CERTIFIED,
         "counted[rows] @ part": EXACT,
     },
@@ -83,9 +82,9 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "limit @ along": PUBLIC,
         "limit @ origin": PUBLIC,
     },
-    "losses/structured.py": {"differences @ axes[0]": PUBLIC},
+    "losses/vector_losses.py": {"differences @ axes[0]": PUBLIC},
     "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM, "np.tensordot(slopes, matrices, axes=2)": SUM},
-    "objectives/structured.py": {
+    "objectives/structured_objective.py": {
         "self.matrix @ theta": PUBLIC,
         "slopes @ self.matrix": PUBLIC,
         "self.matrix.T @ bends": PUBLIC,

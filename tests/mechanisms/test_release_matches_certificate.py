@@ -21,12 +21,12 @@ from dpconvex.mechanisms import (
     StructuredGradientDescent,
 )
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective, TiltedObjective
-from dpconvex.objectives.pairwise import PairwiseObjective
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.objectives.pairwise_objective import PairwiseObjective
+from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 

@@ -30,7 +30,7 @@ from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturb
 from dpconvex.models import model_file
 from dpconvex.models.model_file import parse_certificate_file, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, subsampling
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve_vector
 
 MEGABYTES = 100

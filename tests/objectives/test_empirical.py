@@ -8,7 +8,7 @@ import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, L1Norm, Logistic, Pinball, Squared
-from dpconvex.losses.pairwise import PairLogistic
+from dpconvex.losses.pair_losses import PairLogistic
 from dpconvex.objectives import EmpiricalObjective, PairwiseObjective, StructuredObjective, StructuredRecords
 from dpconvex.smoothing import (
     EpanechnikovKernel,

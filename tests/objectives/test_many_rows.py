@@ -10,7 +10,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.block_products import CompensatedBlockSum
 from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import LinearBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, UniformKernel, convolve, convolve_vector
 from dpconvex.solvers import LBFGS, ConvergenceError, Envelope, Newton

@@ -10,7 +10,7 @@ from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, Piecewise
 from dpconvex.losses.max_affine import group_affine_pieces, max_affine_envelope
 from dpconvex.mechanisms import ObjectivePerturbation, StructuredGradientDescent
 from dpconvex.objectives import StructuredObjective, StructuredRecords
-from dpconvex.objectives.structured import structured_spectral_norms
+from dpconvex.objectives.structured_objective import structured_spectral_norms
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, PureDP, StructuredBounds
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex.solvers import Newton

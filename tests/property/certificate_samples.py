@@ -44,7 +44,7 @@ from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,

@@ -168,7 +168,7 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
     parts += ["[file]", *lines, ""] if lines else []
     for table, (kind, example) in _TABLES.items():
         lines = [
-            f"# {_toml_key(name)} = {_with_format(example, column.format)}"
+            f"# {_toml_key(name)} = " + (f'{{format = "{column.format}", {example[1:]}' if column.format else example)
             for name, column in seen.items()
             if column.kind == kind and name != target
         ]
@@ -194,11 +194,6 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
         if kinds[target] == "code":
             parts.append(f"# or, if it is an amount, {_toml_key(target)} = [low, high]")
     return "\n".join(parts) + "\n"
-
-
-def _with_format(example: str, form: str) -> str:
-    """Return the example with the format of a column's dates, where it is not the usual one."""
-    return example if not form else f'{{format = "{form}", {example[1:]}'
 
 
 def _toml_key(name: str) -> str:

@@ -257,7 +257,8 @@ def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None])
             continue
         # A pattern of files stands for all of them.
         files = [other] if other.exists() else [other, *map(Path, glob(str(other), recursive=True))]
-        if any(_same_file(path, file) for file in files):
+        there = [file for file in files if path.exists() and file.exists()]
+        if path.resolve() in (file.resolve() for file in files) or any(map(path.samefile, there)):
             raise InputError(
                 f"The {what} cannot be written to {str(path)!r}: the {name} is there. Choose another name."
             )
@@ -265,12 +266,6 @@ def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None])
         raise InputError(
             f"The {what} cannot be written to {str(path)!r}: a link or a device is there. Choose another name."
         )
-
-
-def _same_file(first: Path, second: Path) -> bool:
-    if first.resolve() == second.resolve():
-        return True
-    return first.exists() and second.exists() and first.samefile(second)
 
 
 def _paid_output(path: Path) -> str | None:

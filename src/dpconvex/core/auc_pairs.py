@@ -31,7 +31,7 @@ from dpconvex.core.queries import pack_query_matrix, symmetric_entries, unpack_q
 from dpconvex.core.row_coordinates import row_norms, shorten_rows
 from dpconvex.engine.block_products import transform_block
 from dpconvex.engine.rows import Sums
-from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array

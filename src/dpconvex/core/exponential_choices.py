@@ -2,8 +2,8 @@ r"""The third primitive between rows and noise: choices by the exponential mecha
 
 One of some outcomes is drawn in proportion to ``exp(epsilon score / spread)``, spread being how far one record can move
 two scores apart: a neighbour changes the ratio of two outcomes' weights by at most ``exp(epsilon)``, hence every
-probability by at most that factor. Draws are exact (:mod:`dpconvex.privacy.noise.exponential`); a certificate says how
-many there may be, and one too many raises before anything is drawn.
+probability by at most that factor. Draws are exact (:mod:`dpconvex.privacy.noise.exponential_sampler`); a certificate
+says how many there may be, and one too many raises before anything is drawn.
 
 Scores are whole multiples of ``1 / SCORE_GRID`` of what one record can change, so sums over rows are exact and no
 rounding adds to their sensitivity: ``|floor(a) - floor(b)| <= k`` wherever ``|a - b| <= k`` and k is whole.

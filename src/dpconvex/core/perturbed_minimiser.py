@@ -37,7 +37,7 @@ from dpconvex.engine.summation import block_rows
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
 from dpconvex.objectives.empirical import EmpiricalObjective, empirical_with_clamped_targets
 from dpconvex.objectives.objective import LinearlyPerturbableObjective, Objective
-from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_phase_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.privacy.description import Facts, describe

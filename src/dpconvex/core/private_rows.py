@@ -49,7 +49,7 @@ from dpconvex.engine.block_products import block_by_nonzeros, block_margins
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_moments import MomentSums
-from dpconvex.objectives.structured import StructuredObjective
+from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedNoise
 from dpconvex.privacy.noise import NoiseSource
@@ -142,6 +142,7 @@ class PrivateRows:
         self._answers = PrivateAnswers(self.terms, noise)
         self._targets, self._rows = tuple(targets), targets[0]
         self._size: int | None = None  # of a part
+        self._lead = int(self.bounds.fit_intercept)
         self._cache = _PrivateRowCache()
 
     def target(self, number: int) -> PrivateRows:
@@ -300,10 +301,6 @@ class PrivateRows:
         )  # margins as weights
         (exact,) = rows.sum_targets(part)
         return float(self._answers.release(term, exact)[0])
-
-    @property
-    def _lead(self) -> int:
-        return int(self.bounds.fit_intercept)
 
     @property
     def _own_rows(self) -> Rows:

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
-from dpconvex.objectives.structured import StructuredRecords
+from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
 from dpconvex.privacy.certificate import (
     Certificate,

@@ -260,16 +260,15 @@ class MemoryRows:
         numbers or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
         multiples are taken times row weights.
         """
+        beside = self.row_weights is not None and self._given_weights is not None
+        within = self.row_weights is not None and not beside
 
-        def part(block: Array, y: Array, w: Array) -> Sums:
-            multiples, *extra = function(y, block_margins(block, theta), w)
+        def part(block: Array, y: Array, w: Array, v: Array) -> Sums:
+            multiples, *extra = function(y, block_margins(block, theta), w * v if within else w)
+            multiples = multiples * v if beside else multiples
             return multiples @ block, *extra
 
-        def weighted(block: Array, y: Array, w: Array, v: Array) -> Sums:
-            multiples, *extra = function(y, block_margins(block, theta), w)
-            return (multiples * v) @ block, *extra
-
-        return self.sum_weighted(weighted) if self.has_row_weights and self.own_weights else self.sum(part)
+        return self.sum_weighted(part)
 
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = RUNS) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
@@ -318,8 +317,7 @@ class MemoryRows:
         return [slice(start, start + _TARGET_BLOCK) for start in starts]
 
     def _given(self, rows: slice) -> Array:
-        given = self._given_weights
-        return np.ones(self.targets[rows].size) if given is None else given[rows]
+        return np.ones(self.targets[rows].size) if self._given_weights is None else self._given_weights[rows]
 
     def _counted(self, rows: slice) -> Array:
         return self._without_ignored(None if self.row_weights is None else self.row_weights.values, rows)

@@ -24,7 +24,12 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-_local = threading.local()
+class _Own(threading.local):  # what a thread keeps for itself
+    is_worker = False
+    buffer: npt.NDArray[np.float64] = np.empty(0)
+
+
+_local = _Own()
 
 
 @functools.lru_cache(maxsize=8)
@@ -36,7 +41,10 @@ def _worker_pool(threads: int) -> ThreadPoolExecutor:
 def _begin_worker() -> None:
     _local.is_worker = True
     np.seterr(all="ignore")  # a signal would tell of rows
-    _keep_blas_out_of_this_thread()
+    for library in _blas_controller().lib_controllers:
+        # For good, in a thread that is ours, where every thread has a limit of its own.
+        if getattr(library, "threading_layer", None) == "openmp":
+            library.set_num_threads(1)
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
@@ -44,7 +52,7 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], thread
 
     A worker does it alone: if all workers waited for what others of them are to do, nobody would do it.
     """
-    if threads <= 1 or len(items) == 1 or getattr(_local, "is_worker", False):
+    if threads <= 1 or len(items) == 1 or _local.is_worker:
         return map(function, items)
     return _worker_pool(threads).map(function, items)
 
@@ -77,8 +85,8 @@ def thread_scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
     New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
     """
     size = rows * columns
-    buffer = getattr(_local, "buffer", None)
-    if buffer is None or not size <= buffer.size <= 4 * size:
+    buffer = _local.buffer
+    if not size <= buffer.size <= 4 * size:
         buffer = _local.buffer = np.empty(size)
     return buffer[:size].reshape(rows, columns)
 
@@ -105,13 +113,6 @@ def _blas_controller() -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController().select(user_api="blas")
-
-
-def _keep_blas_out_of_this_thread() -> None:
-    """Limit BLAS for good in a thread that is ours, where every thread has a limit of its own (OpenMP)."""
-    for library in _blas_controller().lib_controllers:
-        if getattr(library, "threading_layer", None) == "openmp":
-            library.set_num_threads(1)
 
 
 def _take_blas_thread_control() -> None:

@@ -23,7 +23,7 @@ from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import Logistic, PairHinge
-from dpconvex.losses.pairwise import PairLoss
+from dpconvex.losses.pair_losses import PairLoss
 from dpconvex.mechanisms.auc import ADDED
 from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, stated_farthest
 from dpconvex.mechanisms.mechanism import MechanismPlan

@@ -21,12 +21,12 @@ from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, St
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows, resolve_kernel_setting
 from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
-from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
+from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives.objective import Objective
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
 from dpconvex.types import Array
@@ -369,7 +369,7 @@ class DPL1Link(PrivateStructuredModel):
 
     Privacy: public are the shape of the data (a nominal number of records under add-or-remove-one), ``matrix`` and all
     parameters. A shared matrix is offered under replace-one, where its term is the same for neighbours and cancels
-    (:class:`~dpconvex.privacy.bounds.structured.StructuredBounds`).
+    (:class:`~dpconvex.privacy.bounds.structured_bounds.StructuredBounds`).
 
     Examples
     --------

@@ -5,7 +5,7 @@
 [1.8, 2.0, 0.88, 2.0, 1.0, 2.0, 2.0, 1.31]
 """
 
-from dpconvex.losses.pairwise import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.losses.pair_losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pointwise import (
     Absolute,
     Hinge,
@@ -16,11 +16,11 @@ from dpconvex.losses.pointwise import (
     Pinball,
     PointwiseLoss,
     ReLU,
-    Scaled,
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
+from dpconvex.losses.scaled_and_clamped import Scaled
+from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
     "Absolute", "Bowl", "Hinge", "Huber", "KinkedLoss", "L1Norm", "L1WithLink", "Logistic", "Loss", "PairHinge",

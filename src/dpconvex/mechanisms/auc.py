@@ -28,7 +28,7 @@ from dpconvex.fit.fit_plan import planned_mass_share, planned_mu
 from dpconvex.mechanisms import objective_perturbation
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
-from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
 from dpconvex.privacy.certificate import (

@@ -29,10 +29,10 @@ from dpconvex.mechanisms.mechanism import (
     check_mechanism_slope,
 )
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.structured import StructuredNormTerm, StructuredObjective
+from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificate import (
     Certificate,
@@ -110,7 +110,7 @@ def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
     rate, steps = settings["step_size"], settings["steps"]
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
-    longest = getattr(bounds, "whole_lipschitz", bounds.lipschitz)
+    longest = bounds.whole_lipschitz if isinstance(bounds, StructuredBounds) else bounds.lipschitz
     longest += std * (math.sqrt(bounds.dimension) + 13)
     if not (rate * bounds.alpha <= 2 and steps * rate * longest < 1e100):
         raise ValueError(

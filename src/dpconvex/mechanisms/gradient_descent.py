@@ -36,11 +36,11 @@ from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
 from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.objectives.objective import RowObjective
-from dpconvex.objectives.structured import StructuredObjective
+from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.certificate import (
     Certificate,
     CertificateCalibration,

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from dpconvex.objectives.adversary_sets import check_support, hull_of
     from dpconvex.objectives.empirical import EmpiricalObjective
     from dpconvex.objectives.objective import OwnObjective
-    from dpconvex.objectives.pairwise import PairwiseObjective, PartitionedPairwiseObjective
+    from dpconvex.objectives.pairwise_objective import PairwiseObjective, PartitionedPairwiseObjective
     from dpconvex.objectives.risk_measures import TiltedObjective, WorstShareObjective
-    from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+    from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
     from dpconvex.objectives.top_rank import TopRankObjective
 else:
     _ADVERSARIAL = ("Adversarial", "AdversarialResidual", "CostlyAdversary")
@@ -23,8 +23,8 @@ else:
         __name__,
         {
             **dict.fromkeys((f"{name}Objective" for name in _ADVERSARIAL), "adversarial"),
-            **dict.fromkeys(("PairwiseObjective", "PartitionedPairwiseObjective"), "pairwise"),
-            **dict.fromkeys(("StructuredObjective", "StructuredRecords"), "structured"),
+            **dict.fromkeys(("PairwiseObjective", "PartitionedPairwiseObjective"), "pairwise_objective"),
+            **dict.fromkeys(("StructuredObjective", "StructuredRecords"), "structured_objective"),
             **dict.fromkeys(("TiltedObjective", "WorstShareObjective"), "risk_measures"),
             **dict.fromkeys(("check_support", "hull_of"), "adversary_sets"),
             "EmpiricalObjective": "empirical",

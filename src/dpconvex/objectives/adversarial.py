@@ -351,10 +351,6 @@ def adversarial_loss_minimiser(loss: PointwiseLoss) -> float:
     return 0.5 * (low + high)
 
 
-def _unconstrained(v: Array) -> Array:
-    return v
-
-
 @dataclass(frozen=True, eq=False)
 class SaddleProblem:
     """A smooth function H(w, v), strongly convex in w and strongly concave in v.
@@ -378,7 +374,7 @@ class SaddleProblem:
     strong_convexity: float
     strong_concavity: float
     smoothness: float
-    project: Callable[[Array], Array] = _unconstrained
+    project: Callable[[Array], Array] = np.asarray
     rounding: float = 1e-13
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpconvex.losses.pairwise import PairQuadraticPieces
+from dpconvex.losses.pair_losses import PairQuadraticPieces
 from dpconvex.types import Array
 
 Long = NDArray[np.longdouble]

@@ -45,7 +45,7 @@ from dpconvex.planning.structured_prescriptions import (
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem

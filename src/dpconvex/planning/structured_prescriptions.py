@@ -30,11 +30,11 @@ from dpconvex.planning.excess_and_prescriptions import (
     require_usable_prescription,
     rounded_up,
 )
-from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.objective_perturbation import objective_perturbation_scale
+from dpconvex.privacy.objective_perturbation_profile import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
-from dpconvex.smoothing.kernels import marginal_kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel
 from dpconvex.types import Array
 
 _SCALES = np.geomspace(0.05, 0.5, 5)

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from dpconvex.privacy.bounds.linear import LinearBounds
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
     from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
-    from dpconvex.privacy.bounds.structured import DeclaredBounds, StructuredBounds
+    from dpconvex.privacy.bounds.structured_bounds import DeclaredBounds, StructuredBounds
     from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
     from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
     from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
     from dpconvex.privacy.ledger import BudgetExceeded, Ledger
     from dpconvex.privacy.ledger_file import LedgerError
     from dpconvex.privacy.noise import NoiseSource
-    from dpconvex.privacy.objective_perturbation import (
+    from dpconvex.privacy.objective_perturbation_profile import (
         objective_perturbation_laplace_scale,
         objective_perturbation_scale,
     )
@@ -28,15 +28,15 @@ else:
             "LinearBounds": "bounds.linear",
             **dict.fromkeys(("PairwiseBounds", "TopRankBounds"), "bounds.ranking"),
             **dict.fromkeys(("RobustBounds", "TiltedBounds", "WorstShareBounds"), "bounds.robust"),
-            **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured"),
+            **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured_bounds"),
             **dict.fromkeys(("gaussian_mu", "gaussian_scale"), "calibration"),
             **dict.fromkeys(("Certificate", "CertificateError", "PrivacyWarning"), "certificate"),
             **dict.fromkeys(("ApproxDP", "GaussianDP", "PureDP", "compose_epsilon"), "guarantees"),
             **dict.fromkeys(("BudgetExceeded", "Ledger"), "ledger"),
             "LedgerError": "ledger_file",
             "NoiseSource": "noise",
-            "objective_perturbation_laplace_scale": "objective_perturbation",
-            "objective_perturbation_scale": "objective_perturbation",
+            "objective_perturbation_laplace_scale": "objective_perturbation_profile",
+            "objective_perturbation_scale": "objective_perturbation_profile",
         },
     )
 

@@ -445,7 +445,7 @@ class Certificate(CertifiedPromise):
         stated = self.noise[name]
         facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
-            found = stated[fact]
+            found = vars(stated)[fact]
             require(found == value, f"The noise of '{name}' states {fact}={found!r}, but the mechanism has {value!r}.")
         require(
             stated.sensitivity >= sensitivity * (1 - 1e-9),
@@ -475,7 +475,7 @@ class Certificate(CertifiedPromise):
             **{item.name: getattr(self, item.name) for item in fields(self)},
             "guarantee": self.guarantee.to_dict(),
             "bounds": self.bounds.to_dict(),
-            "noise": {name: dict(term) for name, term in self.noise.items()},
+            "noise": {name: dict(vars(term)) for name, term in self.noise.items()},
         }
 
     def _hash(self) -> str:

@@ -76,6 +76,8 @@ def render_report(
     attacks = [("by the claim", facts_of_model.attacker_limits(guarantee))]
     if sharper is not None:
         attacks.append(("by the mechanism itself", facts_of_model.attacker_limits(sharper)))
+    released = getattr(model, "released_", None) or {}
+    deltas = (1e-3, 1e-6, 1e-9) if isinstance(guarantee, GaussianDP) else ()
     few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
     intervals = interval_chart(model, _MOST_BARS) if few else None
     environment = Environment(
@@ -104,7 +106,7 @@ def render_report(
         formula=wording.formula_wording(guarantee),
         kind=guarantee.kind,
         factor=None if isinstance(guarantee, GaussianDP) else wording.largest_factor(guarantee.epsilon_bound),
-        failure=float(getattr(guarantee, "delta_bound", 0.0)),
+        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound,
         attacks=attacks,
         sharper=sharper,
         tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
@@ -112,7 +114,7 @@ def render_report(
         whom=wording.unit_wording(certificate.unit),
         thing="record" if certificate.unit == RECORD else "person",
         things=certificate.bounds.counted,
-        epsilons=_equivalent_epsilons(guarantee),
+        epsilons=[(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in deltas],
         noise=[
             (wording.quantity_wording(name), wording.noise_wording(term, certificate.bounds.counted))
             for name, term in certificate.noise.items()
@@ -131,7 +133,7 @@ def render_report(
         ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
         accuracy_rows=[] if ahead is None else _report_accuracy_rows(ahead),
-        extra=_report_released_values(model),
+        extra=[(str(name).replace("_", " "), _shorten_report_value(value)) for name, value in sorted(released.items())],
         remaining=None if ledger is None else ledger.remaining(),
         charges=[] if ledger is None else ledger.entries(),
     )
@@ -161,13 +163,6 @@ def write_report(
     """
     write_file_atomically(path, render_report(model, ledger, release, scores).encode())
     return Path(path)
-
-
-def _equivalent_epsilons(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return (delta, epsilon) pairs that follow from a Gaussian guarantee."""
-    if not isinstance(guarantee, GaussianDP):
-        return []
-    return [(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in (1e-3, 1e-6, 1e-9)]
 
 
 def _report_group_promises(certificate: Certificate) -> list[tuple[int, str]]:
@@ -271,12 +266,6 @@ def _plain_report_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _report_released_values(model: Fitted) -> list[tuple[str, str]]:
-    """Return what was released on the way."""
-    released = getattr(model, "released_", None) or {}
-    return [(str(name).replace("_", " "), _shorten_report_value(value)) for name, value in sorted(released.items())]
 
 
 def _shorten_report_value(value: object) -> str:

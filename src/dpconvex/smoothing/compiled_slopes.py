@@ -13,7 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.pointwise import Huber, Logistic, Loss, PointwisePiecewiseLinear, Scaled, Squared
+from dpconvex.losses.pointwise import Huber, Logistic, Loss, PointwisePiecewiseLinear, Squared
+from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.smoothing import kernels
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau_envelopes import MoreauLoss

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.pointwise import Kind, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
@@ -64,8 +64,16 @@ class ConvolvedLoss(SmoothedLoss):
 
     def __post_init__(self) -> None:
         # Checked here and not in convolve: a loss read back from a file passes through here too.
-        _check_convolvable(self.loss)
-        kernel, bandwidth = self.kernel, self.bandwidth
+        loss, kernel, bandwidth = self.loss, self.kernel, self.bandwidth
+        if not isinstance(loss, PointwiseLoss) or loss.piecewise_linear is None:
+            name, remedy = type(loss).__name__, "Write it as KinkedLoss(knots, slopes)."
+            smooth = isinstance(loss, Loss) and math.isfinite(loss.smoothness)
+            if smooth:
+                remedy = f"{name} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
+            raise (ValueError if smooth else TypeError)(
+                "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge or "
+                f"KinkedLoss. Got {name} instead. {remedy}"
+            )
         if not isinstance(kernel, Kernel):
             raise TypeError(
                 "The 'kernel' parameter of convolve must be a kernel such as LogisticKernel(). "
@@ -135,19 +143,6 @@ class ConvolvedLoss(SmoothedLoss):
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             curvature = curvature + (2.0 * weight / h) * pdf((u - knot) / h)
         return curvature
-
-
-def _check_convolvable(loss: PointwiseLoss) -> None:
-    if isinstance(loss, PointwiseLoss) and loss.piecewise_linear is not None:
-        return
-    name, smoothness = type(loss).__name__, getattr(loss, "smoothness", math.inf)
-    smooth, remedy = math.isfinite(smoothness), "Write it as KinkedLoss(knots, slopes)."
-    if smooth:
-        remedy = f"{name} is already smooth (smoothness={smoothness:g}): use it as it is."
-    raise (ValueError if smooth else TypeError)(
-        "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge or KinkedLoss. "
-        f"Got {name} instead. {remedy}"
-    )
 
 
 def convolve(loss: PointwiseLoss, kernel: Kernel, bandwidth: float) -> ConvolvedLoss:

@@ -28,9 +28,10 @@ from dpconvex.engine.block_products import block_margins, transform_block
 from dpconvex.engine.threads import available_cores, in_threads
 from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
-from dpconvex.losses.structured import SmoothedVectorLoss, link_parts
+from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
-from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel, marginal_kernel
+from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel
 from dpconvex.types import Array
 
 _PANEL = 3.0  # length of a panel in standard deviations
@@ -273,7 +274,7 @@ def _convolved_facet_sums(x: Array, scale: Array, facets: MaxAffineFacets) -> tu
 class SmoothedL1(_ConvolvedVectorLoss):
     """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
 
-    Only the law of one coordinate of the kernel enters, see :func:`~dpconvex.smoothing.kernels.marginal_kernel`.
+    Only the law of one coordinate of the kernel enters, its `marginal_kernel`.
     """
 
     loss: L1Norm | L1WithLink

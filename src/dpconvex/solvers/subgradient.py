@@ -16,7 +16,8 @@ import numpy.typing as npt
 from dpconvex.engine.rows import RowIndices, Sums
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses.pointwise import ClampedTargetLoss, Loss
+from dpconvex.losses.pointwise import Loss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.smoothing.compiled_slopes import compile_slope

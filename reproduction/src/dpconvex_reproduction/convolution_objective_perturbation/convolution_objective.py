@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
+from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, Certificate, StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex.solvers import newton_or_lbfgs
@@ -158,7 +158,7 @@ def sound_convolution_objective(
 
 def not_private(A: Array, Y: Array, loss: Kinked) -> Array:
     """Return coefficients of nearly least mean loss on the records as they are: tiny bandwidth, penalty, no noise."""
-    from dpconvex.objectives.structured import structured_spectral_norms
+    from dpconvex.objectives.structured_objective import structured_spectral_norms
 
     records = StructuredRecords(A, Y, float(structured_spectral_norms(A).max()))
     return _minimise(StructuredObjective(records, _smoothed(loss, 0.05), 1e-4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
+from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
 from dpconvex_reproduction.convolution_objective_perturbation.printed_privacy import privacy_lines
 from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import (
     DELTA,

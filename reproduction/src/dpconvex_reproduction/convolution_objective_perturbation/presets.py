@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.losses.structured import L1WithLink
+from dpconvex.losses.vector_losses import L1WithLink
 from dpconvex.smoothing import ExponentialKernel, GaussianKernel, Kernel, LaplacianKernel
 
 __all__ = ["LinkedPreset", "RateConditions", "kernel_smoothness", "lemma_3_3", "theorem_3_2", "theorem_4_5"]

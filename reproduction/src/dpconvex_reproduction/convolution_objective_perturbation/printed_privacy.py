@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-from dpconvex.objectives.structured import structured_spectral_norms
-from dpconvex.privacy.objective_perturbation import structured_objective_delta
+from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
+from dpconvex.objectives.structured_objective import structured_spectral_norms
+from dpconvex.privacy.objective_perturbation_profile import structured_objective_delta
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
     printed_constants,
     sound_certificate,

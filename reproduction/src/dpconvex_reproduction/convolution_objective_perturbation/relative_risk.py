@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dpconvex import DPMedian, DPPiecewiseLinear
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-from dpconvex.objectives.structured import StructuredRecords
+from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
+from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
     not_private,
     printed_convolution_objective,

@@ -18,8 +18,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-from dpconvex.objectives.structured import StructuredRecords
+from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
+from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.privacy.subsampling import subsampled_epsilon, subsampled_multiplier
 
 __all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd", "published_epsilon"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.structured import L1Norm
+from dpconvex.losses.vector_losses import L1Norm
 from dpconvex.smoothing import GaussianKernel, convolve_vector, moreau_vector
 from dpconvex_reproduction.drawing import OTHERS, OURS
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select

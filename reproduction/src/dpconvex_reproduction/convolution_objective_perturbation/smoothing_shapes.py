@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpconvex.losses.structured import Bowl, PiecewiseLinear
+from dpconvex.losses.vector_losses import Bowl, PiecewiseLinear
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.drawing import OTHERS, OURS
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select

@@ -166,7 +166,7 @@ class LinearBounds(LinearRecord):
         objective perturbation would let two draws of it lead to the same minimiser. The tilt is a public bound on the
         norm of a linear term added to F.
         """
-        if getattr(self.loss, "kind", None) != "residual":
+        if self.loss.kind != "residual":
             return None
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + tilt) / self.alpha

@@ -1,6 +1,6 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
-from dpconvex.privacy.noise.exponential import choose
+from dpconvex.privacy.noise.exponential_sampler import choose
 from dpconvex.privacy.noise.noise_source import (
     EXACT,
     FAILURE_PROBABILITY,

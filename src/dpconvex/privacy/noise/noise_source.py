@@ -138,17 +138,17 @@ class NoiseSource:
         """Return ``g round(b / g)`` for an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2`` of it."""
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
-            return _times(_discrete_gaussian_noise(std / grid, size), grid)
+            return np.asarray(_discrete_gaussian_noise(std / grid, size) * grid, np.float64)
         from dpconvex.privacy.noise.normal_and_laplace import rounded_normals
 
-        return _times(rounded_normals(self.words, std / grid, size), grid)
+        return np.asarray(rounded_normals(self.words, std / grid, size) * grid, np.float64)
 
     def l2_laplace(self, scale: float, size: int) -> Array:
         """Return ``g round(b / g)`` for an ideal b of density proportional to ``exp(-||b|| / scale)``."""
         from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace
 
         grid = grid_of(scale)
-        return _times(rounded_l2_laplace(self.words, scale / grid, size), grid)
+        return np.asarray(rounded_l2_laplace(self.words, scale / grid, size) * grid, np.float64)
 
     def add_gaussian(self, value: ArrayLike, std: float) -> Array:
         """Return ``value + N(0, std^2 I)``, both rounded to the grid."""
@@ -167,10 +167,6 @@ class NoiseSource:
         """Return ``value`` plus the noise that a term of a certificate states, both rounded to the grid."""
         law = self.add_gaussian if term.distribution == "gaussian" else self.add_l2_laplace
         return law(value, term.scale)
-
-
-def _times(cells: NDArray[np.int64], grid: float) -> Array:
-    return cells.astype(np.float64) * grid
 
 
 def _add_noise_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:

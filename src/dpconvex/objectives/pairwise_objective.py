@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
 from dpconvex.engine.summation import block_rows, pairwise_summation, spread_indices
-from dpconvex.losses.pairwise import PairLogistic, PairLoss
+from dpconvex.losses.pair_losses import PairLogistic, PairLoss
 from dpconvex.objectives import pair_sums
 from dpconvex.objectives.objective import UNIT, LinearTermObjective
 from dpconvex.objectives.pair_sums import RELATIVE_ERROR, PairCellMoments, logistic_pair_sums, quadratic_pair_sums

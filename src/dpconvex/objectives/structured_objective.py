@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpconvex.engine.block_products import CompensatedBlockSum, block_margins
 from dpconvex.engine.summation import pairwise_summation, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
-from dpconvex.losses.structured import VectorLoss, link_parts
+from dpconvex.losses.vector_losses import VectorLoss, link_parts
 from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_objective_margins
 from dpconvex.smoothing.vector_convolution import SmoothedMax
 from dpconvex.types import Array
