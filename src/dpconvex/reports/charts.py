@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # In units of the picture, in which text has 14: on a phone of 390 pixels it has 11, in a report 20.
 WIDTH, HEIGHT = 440, 320
-LEFT, RIGHT, TOP, BOTTOM = 64, 18, 14, 54
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 14, 54
 COLORS = ("#1a5fb4", "#c64600", "#26a269", "#813d9c", "#5e5c64")
 _STYLE = (
     "text { font: 14px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
@@ -116,7 +116,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 def line_chart(title: str, description: str, curves: Sequence[ChartCurve], x: ChartAxis, y: ChartAxis) -> str:
     """Return an SVG with one line per curve, below its legend and the label of the upright axis."""
     inside_width, inside_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    top = TOP + 20 * (len(curves) + 1)
+    top = TOP + 20 * (len(curves) + 1) + 8
     right, bottom = LEFT + inside_width, top + inside_height
 
     def across(value: float) -> float:
@@ -134,7 +134,7 @@ def line_chart(title: str, description: str, curves: Sequence[ChartCurve], x: Ch
         body.append(_text(LEFT - 8, up(value) + 4, y.form(value), anchor="end"))
     body += [_line(LEFT, bottom, right, bottom, "axis"), _line(LEFT, top, LEFT, bottom, "axis")]
     body.append(_text(LEFT + inside_width / 2, bottom + 42, x.label, "label"))
-    body.append(_text(8, top - 10, f"↑ {y.label}", "label", "start"))
+    body.append(_text(8, top - 16, f"↑ {y.label}", "label", "start"))
     for number, curve in enumerate(curves):
         color, height = COLORS[number % len(COLORS)], TOP + 20 * number
         stroke = f'stroke="{color}" stroke-width="2.4"' + (' stroke-dasharray="6 5"' if curve.dashed else "")
