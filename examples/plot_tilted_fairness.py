@@ -6,8 +6,8 @@ Tilted empirical risk on generated incomes: the worst-served group's loss agains
 
 Groups are sex times income. Income is predicted without sex; a plain fit is worst for women who earn more, who are
 fewer and for whom schooling tells less. The larger the tilt, the more the fit attends to records with large losses,
-whoever they are: the largest mean loss of a group falls, and the mean loss over everybody rises. Privacy puts a price on
-the tilt: one record can weigh more, so more noise is needed. A tilt is no cure-all: it knows losses, not groups.
+whoever they are: the largest mean loss of a group falls, and the mean loss over everybody rises. Privacy puts a price
+on the tilt: one record can weigh more, so more noise is needed. A tilt is no cure-all: it knows losses, not groups.
 """
 
 import matplotlib.pyplot as plt
