@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from importlib.metadata import distribution
 from pathlib import Path
@@ -15,7 +14,6 @@ import dpconvex
 from dpconvex.cli import app as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = "DPCONVEX_DATA"  # where real data are; examples that need them are shown, not run, if it is not set
 
 project = "dpconvex"
 copyright = "the dpconvex developers"
@@ -56,21 +54,15 @@ numpydoc_xref_param_type = False
 # Examples
 
 
-def _runs(path: str) -> bool:
-    return DATA in os.environ or DATA not in Path(path).read_text(encoding="utf-8")
-
-
-_RUN = [path for path in sorted(map(str, (ROOT / "examples").glob("*.py"))) if _runs(path)]
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "gallery",
-    "filename_pattern": "|".join(re.escape(path) for path in _RUN),
+    "filename_pattern": "plot_",
     "within_subsection_order": "FileNameSortKey",
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 10_000,
     "download_all_examples": False,
-    "default_thumb_file": str(ROOT / "docs" / "_static" / "needs-data.svg"),
     "remove_config_comments": True,
     "write_computation_times": False,
     "reset_modules_order": "before",

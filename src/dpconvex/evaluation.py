@@ -8,6 +8,8 @@ fit has not seen: on its own rows a model looks better than it is.
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -29,8 +31,10 @@ from dpconvex.estimators.private_model import charge_private_model, without_mode
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, person_indices, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.settings import Classifier, Fitted, least_rows, resolve_budget_setting, target_range_setting
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
+from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
@@ -49,6 +53,9 @@ _PARTS = 2**10  # steps of a person's share of valid rows
 _DRAWS = 5_000  # of the noise, for intervals
 _LOG_LOSS = 5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 _LEVEL = 0.95
+_WIDE = 0.2  # of the range: an interval that is wider tells next to nothing
+_RANGE_QUESTIONS = 3  # that find a range privately, among 8
+_BEYOND = 0.02  # of the rows, at most, lie beyond it
 _NEEDS = {
     "accuracy": "classes_",
     "log_loss": "predict_proba",
@@ -71,11 +78,12 @@ def private_score(
     *,
     groups: object = None,
     quantile: float | None = None,
-    residual_bound: float | None = None,
+    residual_bound: float | str | None = None,
     bins: int = 10,
     neighbors: str = "replace_one",
     level: float = _LEVEL,
     random_state: int | None = None,
+    verbose: int = 0,
 ) -> PrivateScore:
     r"""Return the score of a fitted model on private rows, as a number that may be published.
 
@@ -106,18 +114,26 @@ def private_score(
         person's rows count as ties. A row without an identifier counts nowhere.
     quantile : float, optional
         The level to score, of a model with several.
-    residual_bound : float, optional
-        Residuals beyond it, in the target's units, count as that far; the width of the target's range by default.
+    residual_bound : float or "private", optional
+        Residuals beyond it, in the target's units, count as that far; the width of the target's range by default, that
+        of the estimator or its schema. ``"private"`` pays for one that nearly all rows are within, down to 1/128 of the
+        target's range: noise doubles and the range may shrink far more.
     bins, level : int, default=10, and float, default=0.95
         Bins of ``"calibration"`` and ``"residuals"``, and the level of the interval.
     neighbors : {"replace_one", "add_or_remove_one"}
         Whether the number of rows is public or private.
     random_state : None or int
         For tests: a seeded score is not private.
+    verbose : int, default=0
+        Say on stderr, before anything is charged, how wide the interval will be. Where that is more than a fifth of the
+        range, a ``PrivacyCostWarning`` says it.
 
     Notes
     -----
-    Privacy: the promise is about the rows given here; those of the fit have the model's own certificate. A person in
+    Privacy: a private range asks three times, adaptively, for the noisy share of rows whose number is beyond a point:
+    each is a row metric of its own, under the same certificate.
+
+    The promise is about the rows given here; those of the fit have the model's own certificate. A person in
     both is protected by both together, which a shared ledger adds up. Sums are sums of whole numbers and exact, noise
     is exact on a public grid.
 
@@ -134,6 +150,8 @@ def private_score(
     True
     """
     owner = "private_score"
+    tables = [step for _, step in getattr(model, "steps", []) if isinstance(step, PublicTable)]
+    schema = tables[0].fit().schema_ if tables else None
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
@@ -145,17 +163,27 @@ def private_score(
     if ledger is not None and not hasattr(ledger, "charge"):
         raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
     guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
-    low, high = _evaluation_range(model, metric, residual_bound, column)
+    paid = isinstance(residual_bound, str)
+    if paid and (residual_bound != "private" or metric not in _OF_RESIDUALS):
+        allowed = f"a number, or 'private' for {_OF_RESIDUALS}"
+        raise parameter_error("residual_bound", owner, allowed, repr(residual_bound))
+    low, high = _evaluation_range(model, metric, None if paid else residual_bound, column, schema)
     rows = replace(_read_evaluated_rows(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
     statistic, dimension = evaluation_statistic(metric, bins)
     told = {"seeded": random_state is not None, "people": groups is not None}
-    certificate = EvaluationCertificate.issue(guarantee, "score", statistic, n, dimension, 1, neighbors, **told)
+    asked = 1 + _RANGE_QUESTIONS * paid
+    certificate = EvaluationCertificate.issue(guarantee, "score", statistic, n, dimension, asked, neighbors, **told)
+    if neighbors == "replace_one" and statistic != "histogram":  # else the number of rows is private
+        _say_expected_interval(certificate, metric, (low, high), n, level, paid, verbose)
     noise = NoiseSource(random_state)
     charge_private_model(ledger, certificate, owner)
     with without_model_warnings():
+        answers = PrivateAnswers({"score": certificate.term}, noise)
+        if paid:
+            high = _release_evaluation_range(rows, metric, high, answers)
         exact = exact_evaluation(rows, metric, low, high, bins)
-        released = _release_score(exact, certificate, noise)
+        released = answers.release(answers.claim("score"), exact)
     return describe_evaluation(released, certificate, metric, (low, high), n, level)
 
 
@@ -236,13 +264,16 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
 
 
 def _evaluation_range(
-    model: Any, metric: str, residual_bound: object, column: int | None = None
+    model: Any, metric: str, residual_bound: object, column: int | None = None, schema: Schema | None = None
 ) -> tuple[float, float]:
     """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration"):
         return 0.0, 1.0
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
+    declared = getattr(schema or getattr(model, "schema_", None), "target_bounds", None)
+    if residual_bound is None and getattr(model, "target_bounds", None) is None and declared is not None:
+        residual_bound = declared[1] - declared[0]
     if residual_bound is None:
         residual_bound = target_range_setting(model, "residual_bound", "private_score")
     allowed = "a number above 0"
@@ -283,10 +314,50 @@ def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None
     return EvaluatedRows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
-def _release_score(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
-    """Return the statistic with the noise that its certificate states."""
-    answers = PrivateAnswers({"score": certificate.term}, noise)
-    return answers.release(answers.claim("score"), exact)
+def _say_expected_interval(
+    certificate: EvaluationCertificate,
+    metric: str,
+    limits: tuple[float, float],
+    n: int,
+    level: float,
+    paid: bool,
+    verbose: int,
+) -> None:
+    """Say how wide the interval of a score in the middle of its range will be: from public facts, before the charge."""
+    weights = (CLASS_WEIGHT / 2, CLASS_WEIGHT / 2) if metric == "auc" else (ROW_WEIGHT,)
+    middle = np.array([0.0, *(weight * n for weight in weights)])
+    low, high = describe_evaluation(middle, certificate, metric, limits, n, level).interval
+    width, whole = high - low, limits[1] - limits[0]
+    words = f"private_score: the interval of {metric} will be about {width:.3g} wide, of a range of {whole:.3g}"
+    if paid:
+        words += f", or down to {width / _range_step(metric) ** (2**_RANGE_QUESTIONS - 1):.3g} by the private range"
+    if verbose:
+        print(f"{words}.", file=sys.stderr)
+    if width > _WIDE * whole and not paid:
+        remedy = "Give more rows or budget."
+        if metric in _OF_RESIDUALS:
+            remedy = "Give more rows or budget, a smaller residual_bound, or residual_bound='private'."
+        warnings.warn(f"{words}: it will tell little. {remedy}", PrivacyCostWarning, stacklevel=3)
+
+
+def _range_step(metric: str) -> float:
+    """Return the factor between two ranges that are compared: 2 in the residuals."""
+    return 4.0 if metric == "squared" else 2.0
+
+
+def _release_evaluation_range(rows: EvaluatedRows, metric: str, high: float, answers: PrivateAnswers) -> float:
+    """Return the smallest of eight ranges beyond which a noisy share of rows is small, in three questions."""
+    values = np.nan_to_num(_ROW_METRICS[metric](rows), nan=math.inf)
+    enough, too_far = 0, 2**_RANGE_QUESTIONS
+    for _ in range(_RANGE_QUESTIONS):
+        middle = (enough + too_far) // 2
+        beyond = values > high / _range_step(metric) ** middle
+        claim = answers.claim("score")
+        found = answers.release(claim, _sum_evaluated_scores(rows, np.where(beyond, _GRID / 2, -_GRID / 2)))
+        number = max(float(found[1]) / ROW_WEIGHT, 1.0)
+        share = 0.5 + float(found[0]) / number + answers.terms["score"].coordinate_std / number
+        enough, too_far = (middle, too_far) if share < _BEYOND else (enough, middle)
+    return high / _range_step(metric) ** enough
 
 
 @dataclass(frozen=True)
@@ -363,6 +434,7 @@ _ROW_METRICS: dict[str, Callable[[EvaluatedRows], Array]] = {
     "coverage": _coverage_by_row,
 }
 _HIGHER_IS_BETTER = {"accuracy", "coverage"}
+_OF_RESIDUALS = ("pinball", "cost", "absolute", "squared")
 METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
 
 
@@ -463,6 +535,8 @@ class PrivateScore:
         ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
     certificate, rows : EvaluationCertificate, float
         Guarantee of the release, and the noisy number of valid rows (or people).
+    limits : pair of float
+        Range of a row's number: public, or released where it was paid for. Numbers beyond count as its end.
     """
 
     metric: str
@@ -472,6 +546,7 @@ class PrivateScore:
     certificate: EvaluationCertificate = field(repr=False)
     curve: dict[str, Array] = field(default_factory=dict, repr=False)
     rows: float = math.nan
+    limits: tuple[float, float] = (0.0, 1.0)
 
     def __float__(self) -> float:
         return self.value
@@ -483,7 +558,8 @@ class PrivateScore:
         low, high = self.interval
         return (
             f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
-            f"{self.level:g}) over about {self.rows:.4g} valid rows; {guarantee}"
+            f"{self.level:g}; rows count from {self.limits[0]:.3g} to {self.limits[1]:.3g}) over about {self.rows:.4g} "
+            f"valid rows; {guarantee}"
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -520,7 +596,7 @@ def describe_evaluation(
     possible = released - _evaluation_noise_draws(certificate)
     if certificate.statistic == "histogram":
         curve, rows = _describe_evaluated_curve(released, possible, metric, limits, levels), float(released.sum())
-        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve, rows)
+        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve, rows, limits)
     low, high = limits
     if metric == "auc":
         low, high = 0.0, 1.0
@@ -536,7 +612,7 @@ def describe_evaluation(
     value = float(np.clip(score(released), low, high))
     rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
     interval = (float(ends[0]), float(ends[1]))
-    return PrivateScore(metric, value, interval, level, certificate, rows=rows)
+    return PrivateScore(metric, value, interval, level, certificate, rows=rows, limits=(low, high))
 
 
 def _evaluation_noise_draws(certificate: EvaluationCertificate) -> Array:

@@ -16,7 +16,6 @@ from pages import DOCS, PAGES, ROOT, name_of
 import dpconvex
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-DATA = "DPCONVEX_DATA"
 INDEX = (DOCS / "reference" / "index.md").read_text()
 PACKAGES = re.findall(r"^   (dpconvex\S*)$", INDEX, re.M)
 
@@ -87,12 +86,7 @@ def test_examples_run_and_draw(path, tmp_path, monkeypatch):
         source = re.sub(rf"^{name} = .*$", f"{name} = {value}", source, flags=re.M)
     copy = tmp_path / path.name
     copy.write_text(source)
-    try:
-        runpy.run_path(str(copy), run_name="__main__")
-    except FileNotFoundError as error:
-        if DATA not in str(error):
-            raise
-        pytest.skip(f"needs real data: {DATA} is not set")
+    runpy.run_path(str(copy), run_name="__main__")
     assert plt.get_fignums()
     plt.close("all")
 

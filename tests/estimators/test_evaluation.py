@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 
@@ -20,17 +22,18 @@ from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuan
 from dpconvex.audit import audit
 from dpconvex.core.auc_pairs import pair_statistic_of_people
 from dpconvex.core.evaluation_certificate import EvaluationCertificate, certified_evaluation_sensitivity
+from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.private_model import without_model_warnings
 from dpconvex.evaluation import (
     METRICS,
     _evaluation_range,
     _read_evaluated_rows,
-    _release_score,
     evaluation_statistic,
     exact_evaluation,
     private_score,
 )
+from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
@@ -217,7 +220,8 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
         def draw(count, rng):
             noise = NoiseSource(rng)
             loud = replace(certificate, scale=certificate.scale * factor)
-            return np.array([_release_score(exact, loud, noise) @ direction for _ in range(count)])
+            answers = [PrivateAnswers({"score": loud.term}, noise) for _ in range(count)]
+            return np.array([each.release(each.claim("score"), exact) @ direction for each in answers])
 
         return draw
 
@@ -226,6 +230,63 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
     assert fair.passed
     wild = audit(sampler(pair[0], 0.5), sampler(pair[1], 0.5), claim, runs=3000, rng=0)
     assert not wild.passed
+
+
+WIDE = DPQuantileRegressor(0.8, target_bounds=(-500, 500), **LIMITS).fit(ROWS, DEMAND)
+
+
+@pytest.mark.parametrize("metric", ["pinball", "absolute", "squared"])
+def test_a_paid_range_is_narrow_where_bounds_are_wide(metric):
+    """Of 1,000 where residuals are of order 1: each of three questions is 40 standard deviations of noise clear."""
+    usual = private_score(WIDE, ROWS, DEMAND, metric, mu=0.5, random_state=0)
+    found = private_score(WIDE, ROWS, DEMAND, metric, mu=0.5, random_state=0, residual_bound="private")
+    found.certificate.verify()
+    assert found.certificate.releases == 4
+    assert found.limits[1] == usual.limits[1] / (4**7 if metric == "squared" else 2**7)
+    widths = [score.interval[1] - score.interval[0] for score in (usual, found)]
+    assert widths[1] < widths[0] / 10
+    rows = _read_evaluated_rows(WIDE, ROWS, DEMAND)
+    exact = exact_evaluation(rows, metric, *found.limits, 4)
+    truth = found.limits[1] * (0.5 + exact[0] / len(ROWS))
+    assert found.interval[0] <= truth <= found.interval[1]
+
+
+def test_a_paid_range_spends_what_is_stated(monkeypatch):
+    """A certificate of one release does not cover the questions about the range."""
+    issue = EvaluationCertificate.issue.__func__
+
+    def stingy(cls, guarantee, mechanism, statistic, n, dimension, releases, neighbors, **told):
+        return issue(cls, guarantee, mechanism, statistic, n, dimension, 1, neighbors, **told)
+
+    monkeypatch.setattr(EvaluationCertificate, "issue", classmethod(stingy))
+    with pytest.raises(CertificateError, match="all of them are used"):
+        private_score(WIDE, ROWS, DEMAND, "absolute", mu=0.5, residual_bound="private")
+
+
+def test_the_width_of_an_interval_is_said_before_anything_is_charged(tmp_path, capsys):
+    ledger = Ledger(tmp_path / "l.db", epsilon=9.0, delta=1e-5)
+    found = private_score(WIDE, ROWS, DEMAND, "absolute", mu=0.5, ledger=ledger, verbose=1)
+    said = capsys.readouterr().err
+    assert float(re.search("about ([0-9.]+) wide", said)[1]) == pytest.approx(np.diff(found.interval)[0], rel=0.6)
+    few = {"metric": "absolute", "epsilon": 0.05, "ledger": ledger}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrivacyCostWarning, match="residual_bound='private'"):
+            private_score(WIDE, ROWS[:50], DEMAND[:50], **few)
+    assert len(ledger.entries()) == 1  # refused before the charge
+    for metric, bound in (("coverage", "private"), ("absolute", "narrow")):
+        with pytest.raises(ValueError, match="residual_bound"):
+            private_score(WIDE, ROWS, DEMAND, metric, residual_bound=bound)
+
+
+def test_ranges_come_from_the_schema_where_the_estimator_has_none(tmp_path):
+    table = PublicTable({"features": {"a": [-1, 1], "b": [-1, 1]}, "target": {"y": [-5, 5]}})
+    frame = pd.DataFrame(ROWS, columns=["a", "b"])
+    plain = DPQuantileRegressor(0.8, feature_bounds=table.feature_bounds, random_state=0)
+    pipeline = make_pipeline(table, plain).fit(frame, DEMAND)
+    save_model(pipeline, tmp_path / "model.json")
+    for model in (pipeline, load_model(tmp_path / "model.json")):
+        assert private_score(model, frame, DEMAND, "absolute", mu=1.0).limits == (0, 10)
 
 
 @pytest.mark.parametrize("budget", [{"mu": 0.5}, {"epsilon": 1.0}, {"epsilon": 1.0, "delta": 0.0}])

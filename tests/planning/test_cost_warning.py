@@ -18,6 +18,9 @@ LABELS = {"feature_bounds": (-1, 1), "classes": [0, 1]}
 MODELS = {
     "mean": (DPLinearRegression, NUMBERS),
     "mean, raw": (DPLinearRegression, {}),
+    "mean, a person's five rows": (DPLinearRegression, {**NUMBERS, "rows_per_person": 5}),
+    "mean, people by rows": (DPLinearRegression, {**NUMBERS, "rows_per_person": 5, "person_weight": "rows"}),
+    "labels, people": (DPLogisticRegression, {**LABELS, "rows_per_person": 1}),
     "median": (DPQuantileRegressor, NUMBERS),
     "upper quantile": (DPQuantileRegressor, {"quantile": 0.95, **NUMBERS}),
     "levels": (DPQuantileRegressor, {"quantile": (0.1, 0.5, 0.9), **NUMBERS}),
@@ -41,6 +44,8 @@ def words_of(certificate):
 def certificate_of(name, epsilon, rows, columns):
     kind, settings = MODELS[name]
     more = {"n_classes": len(settings["classes"])} if "classes" in settings else {}
+    if "people" in name:
+        more["groups"] = True
     return kind(epsilon=epsilon, **settings).certify(rows, columns, **more)
 
 
@@ -61,10 +66,24 @@ def test_budget_and_rows_silence_the_warning_and_columns_do_not(name):
 def test_what_is_said_to_do_does(name):
     """The rows and the budget that the warning names are enough, each alone."""
     said = words_of(certificate_of(name, 0.5, 100, 8))
-    rows = int(re.search(r"About ([\d,]+) rows", said)[1].replace(",", ""))
+    rows = int(re.search(r"About ([\d,]+) (rows|people)", said)[1].replace(",", ""))
+    # Of people whose rows count one by one the number of rows is said.
+    rows = -(-rows // 5) if "people by rows" in name else rows
     epsilon = float(re.search(r"epsilon of ([\d.e+]+)", said)[1])
     assert words_of(certificate_of(name, 0.5, rows, 8)) is None
     assert words_of(certificate_of(name, epsilon, 100, 8)) is None
+
+
+@pytest.mark.parametrize("name", ["mean", "median", "labels"])
+def test_a_person_with_several_rows_is_one_record_in_the_plan_of_a_fit(name):
+    """With five rows each and one promise to all of them, people weigh what as many single records weigh."""
+    kind, settings = MODELS[name]
+    several = kind(rows_per_person=5, person_weight="rows", **settings).certify(409, 17, groups=True)
+    single = kind(**settings).certify(409, 17)
+    assert words_of(single) is not None
+    assert words_of(several) is not None
+    found, wanted = (each.parameters["fit"]["records_per_coefficient"] for each in (several, single))
+    assert found == pytest.approx(wanted, rel=1e-3)
 
 
 def test_linear_fits_are_announced_too():

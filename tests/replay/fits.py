@@ -307,6 +307,14 @@ def _others() -> dict[str, Fit]:
             relations = (REPLACE,) if metric == "auc" else RELATIONS
             facts = {"metric": metric, "model": model}
             found[f"private_score-{metric}"] = Fit(Scored, target, BOTH, facts, {}, ("rows", "people"), relations)
+    # Ranges that are paid for: which questions follow depends on the answers.
+    facts = {
+        "metric": "absolute",
+        "model": public_model(dp.DPQuantileRegressor, **NUMBERS),
+        "residual_bound": "private",
+    }
+    large = ({"mu": 40.0}, {"epsilon": 60.0, "delta": 0.0})
+    found["private_score-range"] = Fit(Scored, "number", large, facts, {}, ("rows", "people"), RELATIONS)
     return found
 
 

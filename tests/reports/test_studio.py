@@ -7,6 +7,7 @@ import http.client
 import http.server
 import json
 import os
+import re
 import socket
 import stat
 import threading
@@ -25,10 +26,18 @@ from webdriver import BROWSER, DRIVER, Browser
 from dpconvex import DPQuantileRegressor, save_model
 from dpconvex.cli.plan_studio import studio as studio_command
 from dpconvex.cli.plan_studio import studio_redirect_page
+from dpconvex.fit import fit_plan
 from dpconvex.inputs import InputError
 from dpconvex.intervals import DPConformal
+from dpconvex.planning import excess_and_prescriptions, planner
 from dpconvex.privacy import ApproxDP, Ledger
-from dpconvex.reports.studio_pages import StudioFitRequest, check_studio_schema, studio_forecast, verify_studio_model
+from dpconvex.reports.studio_pages import (
+    TASKS,
+    StudioFitRequest,
+    check_studio_schema,
+    studio_forecast,
+    verify_studio_model,
+)
 from dpconvex.reports.studio_server import Studio
 
 WISH = {
@@ -176,10 +185,37 @@ def test_forecasts_follow_the_sliders():
 
     assert loss(budget=0.1) > loss() > loss(budget=5.0)
     assert loss(rows=1000) > loss(rows=100_000)
-    for changed in ({}, {"kind": "mu", "budget": 0.3}, {"delta": 0.0}, {"task": "logistic"}):
+    for changed in ({}, {"kind": "mu", "budget": 0.3}, {"delta": 0.0}, *({"task": task} for task in TASKS)):
         found = studio_forecast({**WISH, **changed})
         assert "right answers at even odds" in found
         assert "None" not in found
+        words = {"linear": "squared error", "logistic": "logistic loss", "newsvendor": "extra cost"}
+        wanted = words.get(changed.get("task"), "")
+        assert wanted in found
+        assert ("pinball" in found) == (changed.get("task", "quantile") == "quantile")
+
+
+def test_a_forecast_calibrates_each_point_once(monkeypatch):
+    """What made forecasts slow: 5,000 calibrations, of mechanisms that a default fit does not run."""
+    planned = []
+    original = fit_plan.plan_fit
+    monkeypatch.setattr(planner, "plan_fit", lambda *facts: planned.append(facts) or original(*facts))
+    monkeypatch.setattr(excess_and_prescriptions, "calibrate", lambda *_: pytest.fail("not of a default fit"))
+    for task in TASKS:
+        planned.clear()
+        studio_forecast({**WISH, "task": task, "rows": 4321})
+        assert len(planned) <= 12
+        planned.clear()
+        studio_forecast({**WISH, "task": task, "rows": 4321})
+        assert planned == []  # kept
+
+
+def test_the_needed_budget_reaches_the_wanted_loss():
+    wish = {**WISH, "wanted": 0.02}
+    text = studio_forecast(wish)
+    needed = float(re.search(r'id="needed">an epsilon of about ([\d.e-]+)<', text)[1])
+    reached = StudioFitRequest.parse({**wish, "budget": needed}).plan().best.excess_risk
+    assert 0.02 / 1.3 < reached < 0.02 * 1.3
     assert "A person with 3 rows is promised" in studio_forecast(WISH)
 
 
@@ -207,6 +243,16 @@ def test_every_control_in_a_browser(studio, tmp_path):
     try:
         browser.open(studio.address)
         browser.until("document.querySelector('#forecast .big')")
+        # Asked for and looked at in one script: no answer can be there yet, and no old number is to be seen.
+        told = browser.run(
+            "const c = document.querySelector('[name=rows]'); c.value = 5; c.dispatchEvent(new Event('input',"
+            "{bubbles: true})); const f = document.querySelector('#forecast');"
+            "return [f.getAttribute('aria-busy'), getComputedStyle(f.querySelector('.big')).visibility,"
+            "getComputedStyle(f, '::before').content]"
+        )
+        assert told[:2] == ["true", "hidden"]
+        assert "Computing" in told[2]
+        browser.until("!document.querySelector('#forecast').classList.contains('waiting')")
         for name in ("level", "rows", "columns", "budget", "per_person", "wanted"):
             before = browser.run("return document.querySelector('#forecast').innerHTML")
             for place in ("max", "min"):
@@ -305,5 +351,9 @@ def test_a_phone_shows_it_without_scrolling_sideways(studio):
         browser.until("document.querySelector('#forecast .big')")
         wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1]
+        heights = "return [...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
+        for width in (390, 1280):
+            browser.narrow(width)
+            assert min(browser.run(heights)) >= 11  # pixels of a line, of letters of about 10
     finally:
         browser.close()

@@ -72,6 +72,11 @@ class Browser:
         found = self._call("POST", "/element", {"using": "css selector", "value": selector})
         return found[_ELEMENT]
 
+    def narrow(self, width: int) -> None:
+        """Show the page as on a screen of this width, which a window cannot have below 500."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
+
     def picture(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))
 

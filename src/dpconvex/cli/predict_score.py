@@ -147,6 +147,16 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
     )
 
 
+def _residual_bound_option(given: str | None) -> float | str | None:
+    """Return the number, or the word, of --residual-bound."""
+    if given is None or given == "private":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise InputError(f"The option --residual-bound must be a number or private. Got {given!r} instead.") from None
+
+
 @task_options.with_options(("epsilon", "delta", "mu"))
 def score(
     settings: task_options.Settings,
@@ -159,7 +169,8 @@ def score(
         float | None, task_options.number_option("Which level to score, of a model with several.")
     ] = None,
     residual_bound: Annotated[
-        float | None, task_options.number_option("Residuals beyond it count as that far.")
+        str | None,
+        task_options.text_option("Residuals beyond it count as that far; private pays for a range that fits."),
     ] = None,
     person: Annotated[
         str | None, task_options.text_option("Column that names people: each counts once, with all rows.")
@@ -189,7 +200,8 @@ def score(
         X, y, people = read_training_file(data, schema, labels, kind, True, 1, person or schema.person)
         found = private_score(
             estimator, X, y.to_numpy(), metric, ledger=account,
-            groups=people, quantile=quantile, residual_bound=residual_bound, **settings,
+            groups=people, quantile=quantile, residual_bound=_residual_bound_option(residual_bound),
+            verbose=1, **settings,
         )  # fmt: skip
     if json_:
         print_json(
@@ -199,6 +211,7 @@ def score(
                 "interval": None if found.curve else list(found.interval),
                 "level": found.level,
                 "rows": found.rows,
+                "limits": list(found.limits),
                 "curve": {name: values.tolist() for name, values in found.curve.items()},
                 "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
             }

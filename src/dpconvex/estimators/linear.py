@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,6 +175,26 @@ class PrivateLinearModel(PrivateModel):
             coef.append(slopes)
             intercept.append(constant)
         return np.array(coef), np.array(intercept)
+
+    def plot_effects(self, schema: object = None, level: float = 0.95, axes: Sequence[Axes] | None = None) -> Any:
+        """Draw how the model's value differs along each column of the table, and return the axes; needs matplotlib.
+
+        Curves of numbers, with all their knots and transforms together, and dots of categories, compared with the level
+        of reference or with the mean of all; intervals of this level where the fit had ``inference=True``.
+
+        Parameters
+        ----------
+        schema : PublicTable, Schema, mapping or path, optional
+            That of the fit, ``pipeline[-1].plot_effects(pipeline[0])``; a loaded model carries its own.
+        level : float, default=0.95
+            Of the pointwise intervals.
+        axes : sequence of matplotlib axes, optional
+            Where to draw, one for each column.
+        """
+        from dpconvex.reports.effects import plot_effects
+
+        check_is_fitted(self)
+        return plot_effects(self, schema, level, axes)
 
     def _linear(self, X: object) -> NDArray[np.float64]:
         """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""

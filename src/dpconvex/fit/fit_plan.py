@@ -170,6 +170,7 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     levels, targets = tuple(settings.get("levels", ())), settings.get("targets", 1)
     # Targets share next to nothing, so the budget is divided among them; levels share about half.
     mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
+    mu /= bounds.rows_per_person  # whose rows together are promised mu
     # A tiny budget must not underflow to 0: below, numbers are divided by this size.
     size = max(bounds.n_samples * mu, 1e-6)
     config = _plan_fit_config(bounds, mu, size / bounds.dimension, settings, levels, targets)

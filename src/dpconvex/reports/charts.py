@@ -27,11 +27,12 @@ from dpconvex.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT = 640, 380
-LEFT, RIGHT, TOP, BOTTOM = 74, 18, 16, 54
+# In units of the picture, in which text has 14: on a phone of 390 pixels it has 11, in a report 20.
+WIDTH, HEIGHT = 440, 320
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 14, 54
 COLORS = ("#1a5fb4", "#c64600", "#26a269", "#813d9c", "#5e5c64")
 _STYLE = (
-    "text { font: 12px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
+    "text { font: 14px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
     ".axis { stroke: #8b9098 } .whisker { stroke: #1c1c1e }"
 )
 _BETWEEN_BOUNDS = "change of the model's value from the lower to the upper bound"
@@ -113,40 +114,38 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def line_chart(title: str, description: str, curves: Sequence[ChartCurve], x: ChartAxis, y: ChartAxis) -> str:
-    """Return an SVG with one line per curve and a legend in its upper right corner."""
+    """Return an SVG with one line per curve, below its legend and the label of the upright axis."""
     inside_width, inside_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    right, bottom, middle = LEFT + inside_width, TOP + inside_height, TOP + inside_height / 2
+    top = TOP + 20 * (len(curves) + 1) + 8
+    right, bottom = LEFT + inside_width, top + inside_height
 
     def across(value: float) -> float:
         return LEFT + inside_width * x.position(value)
 
     def up(value: float) -> float:
-        return TOP + inside_height * (1 - y.position(value))
+        return top + inside_height * (1 - y.position(value))
 
     body = []
     for value in x.ticks():
-        body.append(_line(across(value), TOP, across(value), bottom, "grid"))
+        body.append(_line(across(value), top, across(value), bottom, "grid"))
         body.append(_text(across(value), bottom + 18, x.form(value)))
     for value in y.ticks():
         body.append(_line(LEFT, up(value), right, up(value), "grid"))
         body.append(_text(LEFT - 8, up(value) + 4, y.form(value), anchor="end"))
-    body += [_line(LEFT, bottom, right, bottom, "axis"), _line(LEFT, TOP, LEFT, bottom, "axis")]
-    body.append(_text(LEFT + inside_width / 2, HEIGHT - 10, x.label, "label"))
-    body.append(
-        f'<text transform="translate(16 {middle:.1f}) rotate(-90)" text-anchor="middle" class="label">'
-        f"{escape(printable_text(y.label))}</text>"
-    )
+    body += [_line(LEFT, bottom, right, bottom, "axis"), _line(LEFT, top, LEFT, bottom, "axis")]
+    body.append(_text(LEFT + inside_width / 2, bottom + 42, x.label, "label"))
+    body.append(_text(8, top - 16, f"↑ {y.label}", "label", "start"))
     for number, curve in enumerate(curves):
-        color, height = COLORS[number % len(COLORS)], TOP + 18 + 20 * number
+        color, height = COLORS[number % len(COLORS)], TOP + 20 * number
         stroke = f'stroke="{color}" stroke-width="2.4"' + (' stroke-dasharray="6 5"' if curve.dashed else "")
         points = [(across(a), up(b)) for a, b in zip(curve.x, curve.y, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         body.append(f'<polyline points="{path}" fill="none" {stroke}/>')
         if curve.marks:
             body += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.6" fill="{color}"/>' for a, b in points]
-        body.append(_text(right - 42, height + 4, curve.name, "legend", "end"))
-        body.append(f'<line x1="{right - 36}" y1="{height:.1f}" x2="{right - 8}" y2="{height:.1f}" {stroke}/>')
-    return _svg_chart(title, description, HEIGHT, body)
+        body.append(_text(44, height + 5, curve.name, "legend", "start"))
+        body.append(f'<line x1="8" y1="{height:.1f}" x2="36" y2="{height:.1f}" {stroke}/>')
+    return _svg_chart(title, description, bottom + BOTTOM, body)
 
 
 def tradeoff_chart_curve(name: str, claim: Guarantee) -> ChartCurve:
@@ -202,7 +201,7 @@ def _row_chart(
     high = 1.0 if high == low else high
     pad = 0.04 * (high - low)
     axis = ChartAxis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
-    left, row, top = 190, 26, 8
+    left, row, top = 180, 26, 8
     bottom, inside = top + row * len(names), WIDTH - left - RIGHT
 
     def across(value: float) -> float:
@@ -214,7 +213,7 @@ def _row_chart(
         body.append(_text(across(value), bottom + 18, f"{value:g}"))
     for number, (name, value) in enumerate(zip(names, values.tolist(), strict=True)):
         middle = top + row * (number + 0.5)
-        body.append(_text(left - 10, middle + 4, name if len(name) <= 26 else name[:25] + "…", anchor="end"))
+        body.append(_text(left - 10, middle + 4, name if len(name) <= 24 else name[:23] + "…", anchor="end"))
         if bars:
             start, end = sorted((across(0.0), across(value)))
             body.append(

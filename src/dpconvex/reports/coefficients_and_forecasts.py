@@ -192,12 +192,12 @@ class AccuracyForecast:
         return f"{100 * risk:.3g} %" if self.relative else f"{risk:.3g}"
 
 
-def forecast_accuracy(found: Forecasts) -> AccuracyForecast:
+def forecast_accuracy(found: Forecasts, budgets: Sequence[float] = EPSILONS) -> AccuracyForecast:
     """Return the forecasts of a plan at several budgets, its own among them."""
     guarantee = found.guarantee
     gaussian = isinstance(guarantee, GaussianDP)
     own = guarantee.mu if isinstance(guarantee, GaussianDP) else guarantee.epsilon_bound
-    budgets = sorted({*EPSILONS} - {own})
+    budgets = sorted({*budgets} - {own})
     lowest = np.min(list(found.curve(budgets).values()), axis=0).tolist()
     points = sorted([*zip(budgets, lowest, strict=True), (own, found.best.excess_risk)])
     points = [(budget, risk) for budget, risk in points if math.isfinite(risk)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -16,21 +17,49 @@ from dpconvex.inputs.schema import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
+from dpconvex.planning.planner import MECHANISMS
 from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, group_guarantee
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
-from dpconvex.reports.coefficients_and_forecasts import attacker_limits, forecast_accuracy
+from dpconvex.reports.coefficients_and_forecasts import AccuracyForecast, attacker_limits, forecast_accuracy
 from dpconvex.reports.printable import printable_on_page
 from dpconvex.reports.report import render_report
 from dpconvex.reports.wording import promise_wording
 
 _FACTOR = 4.0  # forecasts lie within this of simulations from their population
-_LOWEST_BUDGET, _HIGHEST_BUDGET = 0.01, 50.0
 _TEMPLATES = Environment(
     loader=PackageLoader("dpconvex.reports", "studio"), autoescape=True, finalize=printable_on_page
 )
-TASKS = {"quantile": "quantile", "newsvendor": "newsvendor", "logistic": "logistic regression"}
+_BUDGETS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a chart, as multiples of the chosen one
+_FEW_BUDGETS = (1 / 8, 1 / 2, 1.0, 2.0, 8.0)  # where a forecast takes a tenth of a second
+
+
+@dataclass(frozen=True)
+class StudioTask:
+    """Words of a task, and the planner's task that forecasts it; none for tasks without forecasts."""
+
+    words: str
+    planned: str | None = None
+    level: str = ""  # words of its quantile level, where it has one
+    quantity: str = ""  # where the planner's word is not the task's own
+
+
+TASKS = {
+    "linear": StudioTask("linear regression", "linear"),
+    "quantile": StudioTask("quantile regression", "quantile", "Quantile"),
+    "newsvendor": StudioTask(
+        "newsvendor", "quantile", "Underage cost / both costs", "extra cost, as a share of the best linear model's"
+    ),
+    "logistic": StudioTask("logistic regression", "logistic"),
+    "svm": StudioTask("linear support vectors"),
+    "auc": StudioTask("ranking by AUC"),
+    "top-rank": StudioTask("ranking at the top"),
+    "tilted": StudioTask("tilted classifier"),
+    "tilted-regression": StudioTask("tilted regression"),
+    "robust": StudioTask("robust classifier"),
+    "robust-regression": StudioTask("robust regression"),
+}
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
     "rows": ("number of rows", 10, 1e9),
@@ -69,15 +98,26 @@ class StudioFitRequest:
         rows, columns, per_person = (int(numbers[name]) for name in ("rows", "columns", "per_person"))
         return cls(task, rows, columns, guarantee, numbers["level"], per_person, numbers["wanted"])
 
-    def plan(self, rows: int | None = None, budget: float | None = None) -> Forecasts:
-        """Return the forecasts, for other rows or another budget where given."""
-        guarantee = self.guarantee
-        if budget is not None and isinstance(guarantee, GaussianDP):
-            guarantee = GaussianDP(budget)
-        elif budget is not None:
-            guarantee = resolve_budget_setting(budget, guarantee.delta(math.inf), None, "the studio")
-        task = "logistic" if self.task == "logistic" else "quantile"
-        return plan(task, rows or self.rows, self.columns, guarantee, quantile=self.level)
+    def plan(self, rows: int | None = None) -> Forecasts:
+        """Return the forecasts of a default fit, for other rows where given."""
+        task = TASKS[self.task]
+        assert task.planned is not None
+        level = self.level if task.level else 0.5
+        return _studio_plan(task.planned, rows or self.rows, self.columns, self.guarantee, level)
+
+
+@lru_cache(maxsize=2000)
+def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
+    """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
+    mechanisms = ["objective", "output"] if isinstance(guarantee, PureDP) else ["gradient"]
+    return plan(
+        task,
+        rows,
+        columns,
+        guarantee,
+        quantile=level,
+        mechanisms=[name for name in mechanisms if name in MECHANISMS[task]],
+    )
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
@@ -99,35 +139,48 @@ def studio_page() -> str:
 def studio_forecast(sent: Mapping[str, Any]) -> str:
     """Return the forecast of a fit, and of others near it."""
     wish = StudioFitRequest.parse(sent)
-    found = wish.plan()
-    ahead, best = forecast_accuracy(found), found.best.excess_risk
-    name, own, unit = ahead.budget, ahead.own, "" if ahead.relative else " nats"
-    other = [
-        (f"half the {name}: {own / 2:.3g}", wish.plan(budget=own / 2)),
-        (f"twice the {name}: {2 * own:.3g}", wish.plan(budget=2 * own)),
-        (f"twice the rows: {2 * wish.rows:,}", wish.plan(rows=2 * wish.rows)),
-        (f"ten times the rows: {10 * wish.rows:,}", wish.plan(rows=10 * wish.rows)),
-    ]
     words = "Every attack lies on or above the solid curve; guessing lies on the dashed diagonal."
+    gaussian = not isinstance(wish.guarantee, PureDP) if TASKS[wish.task].planned else False
     return _TEMPLATES.get_template("forecast.html").render(
         promise=promise_wording(wish.guarantee),
-        quantity=found.quantity,
-        best=ahead.form(best) + unit,
-        low=ahead.form(best / _FACTOR) + unit,
-        high=ahead.form(best * _FACTOR) + unit,
-        without=ahead.form(ahead.without_privacy) + unit,
-        mechanism=found.best.mechanism,
+        task=TASKS[wish.task].words,
         attack=attacker_limits(wish.guarantee),
-        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee, found.best.mechanism),
+        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee, "gradient" if gaussian else ""),
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
-        other=[(words, ahead.form(each.best.excess_risk) + unit) for words, each in other],
-        wanted=ahead.form(wish.wanted) + unit,
-        needed=_studio_needed_budget(wish, name),
-        budget_name=name,
-        accuracy_plot=Markup(accuracy_chart(ahead)),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
+        forecast=_studio_accuracy(wish) if TASKS[wish.task].planned else None,
     )
+
+
+@lru_cache(maxsize=200)
+def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
+    """Return what is forecast, in words: losses at several budgets, and at more rows. Each is calibrated once."""
+    found = wish.plan()
+    own = found.guarantee.mu if isinstance(found.guarantee, GaussianDP) else found.guarantee.epsilon_bound
+    factors = _FEW_BUDGETS if isinstance(found.guarantee, PureDP) else _BUDGETS
+    ahead, best = forecast_accuracy(found, [own * factor for factor in factors]), found.best.excess_risk
+    if TASKS[wish.task].quantity:
+        ahead = replace(ahead, quantity=TASKS[wish.task].quantity)
+    name, unit, risks = ahead.budget, "" if ahead.relative else " nats", dict(ahead.points)
+    other = [
+        (f"half the {name}: {own / 2:.3g}", risks.get(own / 2)),
+        (f"twice the {name}: {2 * own:.3g}", risks.get(2 * own)),
+        (f"twice the rows: {2 * wish.rows:,}", wish.plan(2 * wish.rows).best.excess_risk),
+        (f"ten times the rows: {10 * wish.rows:,}", wish.plan(10 * wish.rows).best.excess_risk),
+    ]
+    return {
+        "quantity": ahead.quantity,
+        "best": ahead.form(best) + unit,
+        "low": ahead.form(best / _FACTOR) + unit,
+        "high": ahead.form(best * _FACTOR) + unit,
+        "without": ahead.form(ahead.without_privacy) + unit,
+        "mechanism": found.best.mechanism,
+        "other": [(words, ahead.form(risk) + unit) for words, risk in other if risk is not None],
+        "wanted": ahead.form(wish.wanted) + unit,
+        "needed": _studio_needed_budget(ahead, wish.wanted),
+        "plot": Markup(accuracy_chart(ahead)),
+    }
 
 
 def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
@@ -145,18 +198,18 @@ def _studio_person_promise(wish: StudioFitRequest) -> str:
         return "nothing"
 
 
-def _studio_needed_budget(wish: StudioFitRequest, name: str) -> str:
-    """Return the smallest budget at which the wanted loss is forecast, in words."""
-    low, high, article = _LOWEST_BUDGET, _HIGHEST_BUDGET, "an" if name == "epsilon" else "a"
-    if wish.plan(budget=high).best.excess_risk > wish.wanted:
-        return f"no {name} up to {high:g}: more rows or fewer columns are needed"
-    if wish.plan(budget=low).best.excess_risk <= wish.wanted:
-        return f"{article} {name} of {low:g} or less"
-    for _ in range(12):
-        middle = math.sqrt(low * high)
-        enough = wish.plan(budget=middle).best.excess_risk <= wish.wanted
-        low, high = (low, middle) if enough else (middle, high)
-    return f"{article} {name} of about {high:.2g}"
+def _studio_needed_budget(ahead: AccuracyForecast, wanted: float) -> str:
+    """Return the smallest budget at which the wanted loss is forecast, in words, between those of the chart."""
+    name, article = ahead.budget, "an" if ahead.budget == "epsilon" else "a"
+    enough = [number for number, (_, risk) in enumerate(ahead.points) if risk <= wanted]
+    if not enough:
+        return f"no {name} up to {ahead.points[-1][0]:.2g}: more rows or fewer columns are needed"
+    high, reached = ahead.points[enough[0]]
+    if enough[0] == 0:
+        return f"{article} {name} of {high:.2g} or less"
+    low, missed = ahead.points[enough[0] - 1]  # straight lines between logarithms
+    share = math.log(missed / wanted) / math.log(missed / max(reached, 1e-12))
+    return f"{article} {name} of about {low * (high / low) ** share:.2g}"
 
 
 def check_studio_schema(text: str) -> str:

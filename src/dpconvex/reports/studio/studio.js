@@ -54,8 +54,14 @@ function plan() {
     if (shown) shown.textContent = wish[control.name].toLocaleString("en");
   }
   for (const name of ["columns", "per_person"]) wish[name] = Math.max(1, Math.round(wish[name]));
+  const chosen = find("wish").elements.task.selectedOptions[0].dataset;
+  find("level").hidden = !chosen.level;
+  find("level").firstElementChild.textContent = chosen.level;
+  find("wanted").hidden = !chosen.planned;
   clearTimeout(waiting);
+  // At once: no number stands beside a choice that it does not belong to.
   find("forecast").classList.add("waiting");
+  find("forecast").setAttribute("aria-busy", "true");
   const number = ++asked;
   waiting = setTimeout(async () => {
     try {
@@ -64,8 +70,11 @@ function plan() {
     } catch (error) {
       if (number === asked) complain("forecast", error);
     }
-    if (number === asked) find("forecast").classList.remove("waiting");
-  }, 200);
+    if (number === asked) {
+      find("forecast").classList.remove("waiting");
+      find("forecast").removeAttribute("aria-busy");
+    }
+  }, 100);
 }
 find("wish").addEventListener("input", plan);
 
