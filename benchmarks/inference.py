@@ -1,21 +1,28 @@
 """How often confidence intervals of private coefficients hold what they are about, and how long they are.
 
-Rows have correlated columns, every third with the tails of Student's law with 3 degrees of freedom, and a flag; errors
-have such tails and a spread that depends on the row. Classes follow a logistic law, or one with the tails of Cauchy's
-for which no logistic model holds, or are rarely positive (1.4 %). What intervals are about is the minimiser of the loss
-over 400,000 other rows, with the weights that the fit itself gives rows: by released coordinates and a released length.
-Intervals should hold it in 93 to 98 % of cases at 95 %, and be at most 1.5 times as long as those that know how errors
-are distributed.
+Laws of least squares and of the median: normal errors; Student's with 3 degrees of freedom (heavy); a centred
+log-normal law (skewed); the same with a spread of ``exp(0.3 x)`` in the first column, as wealth has; normal ones whose
+spread is ``0.3 + 0.7 |x|`` (unequal); two flags that 1 % of the rows have (flags). Laws of classes: a logistic law
+(normal); columns with the tails of Student's law (heavy); 5 % of positive labels (skewed); flags. Intervals are about
+the coefficients that rows were drawn with, which are those of ordinary least squares, too.
 
-    python -m benchmarks.inference --fits 200 --coefficients 5
+Over 200 fits, intervals of 95 % should hold 93 to 98 % of a cell's coefficients. Lengths are relative to intervals
+without privacy of the same rows: sandwich ones of least squares and of logistic regression, and those that know the
+density of the errors for the median. Of normal errors, those of least squares should be at most 1.3 times as long as
+sampling and the known noise of a fit without intervals make them.
+
+    python -m benchmarks.inference --fits 200 --tasks linear --results inference.json
+
+Results are kept in a file: what is interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Iterator
-from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,126 +30,134 @@ from scipy.special import expit
 
 from benchmarks import Measurement
 from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor
+from dpconvex.fit.fit_plan import FitConfig, planned_gradient_noise
 
 Array = NDArray[np.float64]
 
-FITS, LARGE, REACH = 40, 400_000, 6.0
-TASKS = {
-    "least squares": DPLinearRegression(),
-    "median": DPQuantileRegressor(0.5),
-    "quantile 0.9": DPQuantileRegressor(0.9),
-    "logistic": DPLogisticRegression(),
-    "logistic, wrong model": DPLogisticRegression(),
-    "logistic, rare label": DPLogisticRegression(),
+FITS, REACH, TARGET, ALLOWANCE = 200, 5.0, (-20, 20), 1.3
+LAWS = {
+    "linear": ("normal", "heavy", "skewed", "wealth", "unequal", "flags"),
+    "median": ("normal", "heavy", "skewed", "unequal", "flags"),
+    "logistic": ("normal", "heavy", "skewed", "flags"),
 }
+SHAPES = [(n, d, epsilon) for n in (5_000, 20_000) for d in (5, 20) for epsilon in (1.0, 3.0)]
+Cell = tuple[str, str, int, int, float]
 
 
-def rows(rng: np.random.Generator, n: int, d: int) -> Array:
-    """Correlated columns, some of heavy tails, and a flag."""
-    common = rng.normal(size=(n, 1))
-    X = rng.normal(size=(n, d)) + 0.5 * common
-    X[:, 0] = 1.5 * common[:, 0]
-    X[:, 1::3] = rng.standard_t(3, size=X[:, 1::3].shape)
-    X[:, 2] = rng.random(n) < 0.3
-    return X.clip(-REACH, REACH)
+def made(task: str, law: str, rng: np.random.Generator, n: int, d: int) -> tuple[Array, Array, Array, Array]:
+    """Rows, targets, true coefficients, and the density of each row's error at 0."""
+    X = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n, 1))
+    if law == "flags":
+        X[:, -2:] = rng.random((n, 2)) < 0.01
+    if law == "heavy" and task == "logistic":
+        X[:, ::2] = rng.standard_t(3, size=X[:, ::2].shape)
+    X, truth = X.clip(-REACH, REACH), 0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5)
+    score = X @ truth
+    if task == "logistic":
+        shift = 3.6 if law == "skewed" else 0.5
+        return X, (rng.random(n) < expit(score - shift)).astype(float), truth, np.ones(n)
+    spread, density = np.ones(n), 1 / math.sqrt(2 * math.pi)
+    error = rng.normal(size=n)
+    if law == "heavy":
+        error, density = rng.standard_t(3, n), 2 / (math.pi * math.sqrt(3))
+    if law in ("skewed", "wealth"):
+        error = np.exp(error) - (math.exp(0.5) if task == "linear" else 1.0)
+        spread = np.exp(0.3 * X[:, 0]) if law == "wealth" else spread
+    if law == "unequal":
+        spread = 0.3 + 0.7 * np.abs(X[:, 0])
+    return X, 2 + score + spread * error, truth, density / spread
 
 
-def made(task: str, rng: np.random.Generator, n: int, d: int) -> tuple[Array, Array]:
-    """Rows and targets."""
-    X = rows(rng, n, d)
-    score = X @ (0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5))
-    if task in ("logistic", "logistic, rare label"):
-        shift = 0.5 if task == "logistic" else 5.4  # 41 % or 1.4 % are positive
-        return X, (rng.random(n) < expit(score - shift)).astype(float)
-    if task == "logistic, wrong model":
-        chance = 0.5 + np.arctan(1.5 * score - 1 + 0.3 * np.abs(X[:, 0])) / np.pi
-        return X, (rng.random(n) < chance).astype(float)
-    spread = 0.5 + 0.5 * X[:, 2] + 0.3 * np.abs(X[:, 0])
-    return X, 2 + score + spread * rng.standard_t(3, n)
+def plain_errors(task: str, X: Array, y: Array, density: Array) -> Array:
+    """Standard errors without privacy of the same rows."""
+    A = np.column_stack([np.ones(len(X)), X])
+    theta = np.zeros(A.shape[1])
+    if task == "median":
+        H, S = (A * density[:, None]).T @ A, A.T @ A / 4
+    elif task == "linear":
+        H = A.T @ A
+        theta = np.linalg.solve(H, A.T @ y)
+        scores = A * (y - A @ theta)[:, None]
+        S = scores.T @ scores
+    else:
+        for _ in range(8):
+            chance = expit(A @ theta)
+            H = (A * (chance * (1 - chance))[:, None]).T @ A
+            theta = theta - np.linalg.solve(H, A.T @ (chance - y))
+        scores = A * (y - expit(A @ theta))[:, None]
+        S = scores.T @ scores
+    inverse = np.linalg.inv(H)
+    return np.sqrt(np.diag(inverse @ S @ inverse))[1:]
 
 
-@cache
-def population(task: str, d: int) -> tuple[Array, Array]:
-    """Many rows with a constant column, and their targets."""
-    X, y = made(task, np.random.default_rng(99), LARGE, d)
-    return np.column_stack([np.ones(LARGE), X]), y
+def model_of(task: str, epsilon: float, inference: bool = True, **more: object) -> DPLinearRegression:
+    """The estimator of a task."""
+    facts = {"epsilon": epsilon, "feature_bounds": (-REACH, REACH), "inference": inference, **more}
+    if task == "logistic":
+        return DPLogisticRegression(**facts)
+    return (DPLinearRegression if task == "linear" else DPQuantileRegressor)(target_bounds=TARGET, **facts)
 
 
-def estimand(task: str, d: int, model: object, start: Array) -> Array:
-    """The minimiser of the population's loss with the weights of a fit, by Newton steps."""
-    A, y = population(task, d)
-    theta = start.copy()
-    if task in ("least squares", "logistic", "logistic, rare label"):  # models hold, whatever the weights
-        return np.r_[0.0, 0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5)]
-    mapped = A / np.r_[1.0, np.full(d, REACH)]
-    lengths = np.linalg.norm(mapped @ np.asarray(model.released_["coordinates"]).T, axis=1)
-    w = np.minimum(1, model.released_["row_length"] / lengths) ** 2
-    level = getattr(model, "quantile", None)
-    for width in (0.3, 0.06) if level is not None else (0.0,):
-        for _ in range(20):
-            if level is None:
-                chance = expit(A @ theta)
-                slope, bend = chance - y, chance * (1 - chance)
-            else:
-                above = expit((y - A @ theta) / width)
-                slope, bend = 1 - level - above, above * (1 - above) / width
-            step = np.linalg.solve((A * (w * bend)[:, None]).T @ A, A.T @ (w * slope))
-            theta = theta - step
-            if np.abs(step).max() < 1e-4:
-                break
-    return theta
+def known_length(n: int, d: int, epsilon: float) -> float:
+    """Length by sampling and the known noise of a fit without intervals, over that of sampling: unit errors."""
+    certificate = model_of("linear", epsilon, inference=False).certify(n, d)
+    config = FitConfig(**certificate.parameters["fit"])
+    return math.hypot(1, planned_gradient_noise(config, certificate.noise, certificate.bounds) * math.sqrt(n))
 
 
-def cell(task: str, n: int, d: int, epsilon: float, fits: int) -> tuple[float, float, float]:
-    """Share of intervals that hold their coefficient, the worst column's share, and the length over what is needed."""
-    held, lengths, errors, start = [], [], [], None
-    for seed in range(fits):
-        X, y = made(task, np.random.default_rng([seed, n, d]), n, d)
-        model = TASKS[task].__class__(**{
-            **TASKS[task].get_params(),
-            "epsilon": epsilon,
-            "feature_bounds": (-REACH, REACH),
-            "inference": True,
-            "random_state": seed,
-            **({} if task.startswith("logistic") else {"target_bounds": (-20, 20)}),
-        }).fit(X, y)  # fmt: skip
-        coef, found = model.coef_.ravel(), model.confidence_interval().reshape(-1, 2)
-        if start is None:
-            start = np.r_[float(np.ravel(model.intercept_)[0]), coef]
-        start = estimand(task, d, model, start)
-        held.append((found[:, 0] <= start[1:]) & (start[1:] <= found[:, 1]))
-        lengths.append(found[:, 1] - found[:, 0])
-        errors.append(np.abs(coef - start[1:]))
-    needed = 2 * np.quantile(errors, 0.95, axis=0)
-    shares = np.mean(held, axis=0)
-    return float(shares.mean()), float(shares.min()), float((np.mean(lengths, 0) / needed).mean())
+def one_fit(cell: Cell, seed: int) -> tuple[list[int], list[float]]:
+    """Which intervals hold their coefficient, and their lengths over those without privacy."""
+    task, law, n, d, epsilon = cell
+    X, y, truth, density = made(task, law, np.random.default_rng([seed, n, d]), n, d)
+    found = model_of(task, epsilon, random_state=seed).fit(X, y).confidence_interval().reshape(-1, 2)
+    held = (found[:, 0] <= truth) & (truth <= found[:, 1])
+    lengths = (found[:, 1] - found[:, 0]) / (2 * 1.959964 * plain_errors(task, X, y, density))
+    return held.astype(int).tolist(), np.round(lengths, 3).tolist()
 
 
-def measure(fits: int = FITS, coefficients: tuple[int, ...] = (5, 20)) -> Iterator[Measurement]:
+def run(cell: Cell, fits: int, results: dict[str, list[tuple[list[int], list[float]]]]) -> list[Measurement]:
+    """What a cell shows, with as many new fits as it lacks."""
+    task, law, n, d, epsilon = cell
+    name = f"{task}, {law}, {n:,} rows, {d} columns, epsilon {epsilon:g}"
+    try:
+        model_of(task, epsilon).certify(n, d)
+    except ValueError as refusal:
+        return [Measurement(f"{name}: refused", 0.0, detail=str(refusal))]
+    done = results.setdefault(name, [])
+    done += [one_fit(cell, seed) for seed in range(len(done), fits)]
+    held, lengths = np.array([fit[0] for fit in done]), np.array([fit[1] for fit in done])
+    share, middle = float(held.mean()), float(np.median(lengths, axis=0).mean())
+    worst, longest = held.mean(axis=0).min(), np.median(lengths, axis=0).max()
+    detail = f"worst {worst:.3f}, length {middle:.2f}, longest column {longest:.2f}"
+    found = [
+        Measurement(f"{name}: held", share, 0.93, at_most=False, detail=f"{detail}, {len(done)} fits"),
+        Measurement(f"{name}: held at most", share, 0.98),
+    ]
+    if (task, law) == ("linear", "normal"):
+        found.append(Measurement(f"{name}: length", middle, ALLOWANCE * known_length(n, d, epsilon)))
+    return found
+
+
+def measure(
+    fits: int = FITS, tasks: tuple[str, ...] = tuple(LAWS), results: Path | None = None
+) -> Iterator[Measurement]:
     """Yield coverage and relative length, cell by cell; cells whose rows are too few say so."""
-    for task in TASKS:
-        for d in coefficients:
-            for n in (5_000, 20_000):
-                for epsilon in (1.0, 3.0):
-                    name = f"{task}, {n:,} rows, {d} columns, epsilon {epsilon:g}"
-                    try:
-                        share, worst, length = cell(task, n, d, epsilon, fits)
-                    except ValueError as refusal:
-                        if "not available" not in str(refusal):
-                            raise
-                        yield Measurement(f"{name}: refused", 0.0, detail=str(refusal))
-                        continue
-                    detail = f"worst column {worst:.3f}, length {length:.2f}"
-                    yield Measurement(f"{name}: held", share, 0.93, at_most=False, detail=detail)
-                    yield Measurement(f"{name}: held at most", share, 0.98)
-                    yield Measurement(f"{name}: length", length, 1.5)
+    known = json.loads(results.read_text()) if results is not None and results.exists() else {}
+    for task in tasks:
+        for law in LAWS[task]:
+            for shape in SHAPES:
+                yield from run((task, law, *shape), fits, known)
+                if results is not None:
+                    results.write_text(json.dumps(known))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=FITS)
-    parser.add_argument("--coefficients", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--tasks", nargs="+", default=list(LAWS), choices=list(LAWS))
+    parser.add_argument("--results", type=Path)
     chosen = parser.parse_args()
-    for found in measure(chosen.fits, tuple(chosen.coefficients)):
-        if "held at most" not in found.name and "length" not in found.name:
-            print(f"{found.name:<64} {found.value:6.3f}  {found.detail}", flush=True)
+    for found in measure(chosen.fits, tuple(chosen.tasks), chosen.results):
+        if "held at most" not in found.name:
+            limit = f" (at most {found.bar:.2f})" if found.name.endswith("length") else ""
+            print(f"{found.name:<64} {found.value:6.3f}{limit}  {found.detail}", flush=True)

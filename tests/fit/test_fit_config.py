@@ -115,10 +115,10 @@ def test_parts_of_the_rows_are_public_and_grow_with_them():
 def test_intervals_are_of_all_rows_and_released_curvature():
     config = plan_fit(facts(Squared(), 10**7), 1.0, {**SETTINGS, "inference": True}).config
     assert config.geometry_rows is config.early_rows is None
-    assert config.width >= 4
+    assert config.width >= 10  # limits open with the records per coefficient
     few = plan_fit(facts(Squared(), 30), 0.1, {**SETTINGS, "inference": True})
-    assert {"curvature", "late gradients", "scores"} <= set(few.queries)
-    assert few.config.width >= 4
+    assert {"curvature", "late gradients", "scores", "limits"} <= set(few.queries)
+    assert few.config.width < 2.5 < config.width
 
 
 def test_levels_share_and_state_what_they_share():

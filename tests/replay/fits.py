@@ -143,10 +143,7 @@ SUMS = {
     **BY_GRADIENT, **BY_RECORD,
 }  # fmt: skip
 # Few rows leave enough for intervals at a large budget only.
-INFERENCE = {
-    "intervals": one(({"mu": 300.0},), inference=True, columns=3, sizes=(16, 17, 33), pairs=3,
-                     variants=without("people", "weights")),
-}  # fmt: skip
+INFERENCE = {"intervals": one(({"mu": 300.0},), inference=True, columns=3, sizes=(16, 17, 33), pairs=3)}
 # A person with several rows of its own: named, of whom some rows count, or a promise that nobody has more.
 SEVERAL = {
     "named": {"rows_per_person": 3, "person_weight": "rows", "variants": ("people",)},
@@ -155,6 +152,9 @@ SEVERAL = {
 PERSONS = {
     f"{mechanism}-{how}": one(APPROXIMATE, mechanism=mechanism, sizes=(40, 33, 17), **facts)
     for mechanism in ("objective", "output", "gradient")
+    for how, facts in SEVERAL.items()
+} | {
+    f"intervals-{how}": one(({"mu": 300.0},), inference=True, columns=3, sizes=(40, 33), pairs=3, **facts)
     for how, facts in SEVERAL.items()
 }
 OUTPUT = {"l2": one(BOTH), "linf": one(GAUSSIAN, norm="linf")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,13 @@ from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
-from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows, resolve_bounds_setting
+from dpconvex.inputs.settings import (
+    Fitted,
+    check_optional_positive,
+    invalid_rows_setting,
+    least_rows,
+    resolve_bounds_setting,
+)
 from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
@@ -39,6 +45,7 @@ from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 _BLOCK = 4096  # rows whose predictions are added up at a time
 
@@ -305,8 +312,9 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     Parameters
     ----------
     inference : bool, default=False
-        Whether to pay for what :meth:`confidence_interval` needs, about a quarter of the budget. Nothing is then shrunk
-        or calibrated, and data too few for intervals are refused before anything is charged.
+        Whether to pay for what :meth:`confidence_interval` and :meth:`coefficient_table` need, about a fifth of the
+        budget. Nothing is then shrunk or calibrated, and data too few for intervals are refused before anything is
+        charged.
     """
 
     _: KW_ONLY
@@ -318,23 +326,26 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             "inference": (certificate.parameters.get("inference", False), self.inference),
         }
 
-    def _interval_plan(self, facts: PublicModelFacts, loss: Logistic | Pinball, own: Facts) -> MechanismPlan:
-        """Return the plan of a private fit with intervals."""
-        level = loss.quantile if isinstance(loss, Pinball) else 0.5
-        if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
-            raise ValueError(
-                f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST_LEVEL:g} and "
-                f"{1 - _FARTHEST_LEVEL:g} with inference=True: beyond, too few residuals tell how precise the "
-                f"estimate is. Got {level:g} instead."
-            )
-        rare = max(1.0, _RARE_VARIANCE / (level * (1 - level))) ** 2
-        self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", 1), rare)
+    def _interval_plan(
+        self, facts: PublicModelFacts, loss: Logistic | Pinball, own: Facts, levels: tuple[float, ...] = (0.5,)
+    ) -> MechanismPlan:
+        """Return the plan of a private fit with intervals, of several quantile levels at once or of one problem."""
+        for level in levels:
+            if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
+                raise ValueError(
+                    f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST_LEVEL:g} and "
+                    f"{1 - _FARTHEST_LEVEL:g} with inference=True: beyond, too few residuals tell how precise the "
+                    f"estimate is. Got {level:g} instead."
+                )
+        rare = max(1.0, *(_RARE_VARIANCE / (level * (1 - level)) for level in levels)) ** 2
+        self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", len(levels)), rare)
         if self.mechanism != "auto":
             raise ValueError(
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
                 f"of its own. Got {self.mechanism!r} instead."
             )
-        return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True})
+        several = levels if len(levels) > 1 else ()
+        return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several)
 
     def _descent_plan(
         self,
@@ -343,11 +354,12 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         loss: Logistic | Pinball | Squared,
         alpha: float,
         parameters: Facts,
+        levels: tuple[float, ...] = (),
     ) -> MechanismPlan:
         """Return the plan of a private fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
-        settings = mechanism.settings()
+        settings = mechanism.settings(levels=levels)
         if loss.kind == "residual" and facts.parameters["target_bounds"] is None:
             settings["raw_target"] = True
         return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
@@ -357,7 +369,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         owner = type(self).__name__
         if self.inference is not True:
             raise parameter_error("inference", owner, "True or False", repr(self.inference), kind=TypeError)
-        facts.privacy_unit.require_rows(f"{owner}.fit with inference=True", "rows must be independent of each other")
         for name in ("alpha", "coef_bound", "bandwidth"):
             if getattr(self, name, None) is not None:
                 raise ValueError(
@@ -399,29 +410,91 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     def confidence_interval(self, level: float = 0.95) -> Array:
         """Return confidence intervals of the coefficients, for sampling and privacy noise together.
 
-        The true value that they cover minimises the population's weighted loss: rows longer than a released length
-        have a smaller weight. If the model is correct for every row (the probability is logistic, the quantile is
-        linear, or the errors of least squares are symmetric), the weights do not change it.
+        They cover the minimiser of the population's loss. Rows longer than a released length have a smaller weight, and
+        least squares limits residuals (``released_["residual_limit"]``, in mapped units): if the probability is
+        logistic or the quantile is linear for every row, or the errors of least squares are symmetric, neither changes
+        it. Where the tails of the residuals differ, intervals of least squares are wider by what limits may cut off.
+        With ``groups`` and weights they are about people: those of a person may depend on each other in any way.
 
         Parameters
         ----------
         level : float, default=0.95
-            Probability that an interval holds its coefficient, over the draw of rows and noise, for large n.
+            Probability that an interval holds its coefficient, over the draw of records and noise, for large n.
 
         Returns
         -------
-        array of the shape of ``coef_`` with a last axis of (low, high), in the user's units
+        array of the shape of ``coef_`` with a last axis of (low, high), in the user's units; that of the intercept is
+        in :meth:`coefficient_table`
         """
+        estimates, errors = self._estimates_and_errors("confidence_interval")
+        margin = float(norm.ppf((1 + check_share("level", type(self).__name__, level)) / 2)) * errors[..., :-1]
+        return np.stack([estimates[..., :-1] - margin, estimates[..., :-1] + margin], axis=-1)
+
+    def coefficient_table(self, level: float = 0.95) -> DataFrame | dict[str, list[Any]]:
+        """Return coefficients and intercept with standard errors, z values, p-values and confidence intervals.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            As in :meth:`confidence_interval`.
+
+        Returns
+        -------
+        pandas.DataFrame, or a dict of its columns where pandas is not installed
+            A row for the intercept and one for each column, in the user's units: ``term``, ``coef``, ``std_err``,
+            ``z = coef / std_err``, ``p_value`` of a coefficient of 0, ``low`` and ``high``; of several levels or
+            classes, which ``problem`` it is about comes first. Standard errors contain the noise of privacy.
+
+        Notes
+        -----
+        Privacy: computed from what was released; costs nothing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpconvex import DPLinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 1, (20_000, 1)); y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
+        >>> facts = {"feature_bounds": (0, 1), "target_bounds": (0, 10), "random_state": 0}
+        >>> table = DPLinearRegression(epsilon=1.0, inference=True, **facts).fit(X, y).coefficient_table()
+        >>> list(table)
+        ['term', 'coef', 'std_err', 'z', 'p_value', 'low', 'high']
+        """
+        table = self._coefficient_columns(level)
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return table
+        return DataFrame(table)
+
+    def _coefficient_columns(self, level: float) -> dict[str, list[Any]]:
+        """Return the columns of :meth:`coefficient_table`."""
+        from dpconvex.reports.coefficients_and_forecasts import coefficient_problem_names, feature_names
+
+        estimates, errors = self._estimates_and_errors("coefficient_table")
+        quantile = float(norm.ppf((1 + check_share("level", type(self).__name__, level)) / 2))
+        order = np.r_[-1, : np.shape(self.coef_)[-1]] if self.fit_intercept else np.arange(np.shape(self.coef_)[-1])
+        coef, spread = (np.atleast_2d(each)[:, order] for each in (estimates, errors))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = coef / spread
+        terms = ["(intercept)"] * bool(self.fit_intercept) + feature_names(cast(Fitted, self))
+        table: dict[str, list[Any]] = {}
+        if len(coef) > 1:
+            names = coefficient_problem_names(cast(Fitted, self))
+            table["problem"] = [name for name in names for _ in terms]
+        numbers = {
+            "coef": coef, "std_err": spread, "z": z, "p_value": 2 * norm.sf(np.abs(z)),
+            "low": coef - quantile * spread, "high": coef + quantile * spread,
+        }  # fmt: skip
+        return table | {"term": terms * len(coef)} | {name: each.ravel().tolist() for name, each in numbers.items()}
+
+    def _estimates_and_errors(self, method: str) -> tuple[Array, Array]:
+        """Return coefficients and their standard errors, the intercept last."""
         check_is_fitted(self)
-        owner = type(self).__name__
-        level = check_share("level", owner, level)
-        spread = linear_coefficient_std(self)
-        if spread is None:
-            raise ValueError(
-                f"{owner}.confidence_interval needs what a fit with inference=True pays for. Got a fit without it."
-            )
-        margin = float(norm.ppf((1 + level) / 2)) * spread
-        return np.stack([self.coef_ - margin, self.coef_ + margin], axis=-1)
+        owner, errors = type(self).__name__, linear_coefficient_std(self)
+        if errors is None:
+            raise ValueError(f"{owner}.{method} needs what a fit with inference=True pays for. Got a fit without it.")
+        return np.concatenate([self.coef_, np.asarray(self.intercept_)[..., None]], axis=-1), errors
 
     def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
         """Draw coefficients and intervals of this level, scaled to public bounds of columns; needs matplotlib."""
@@ -431,7 +504,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
 
 
 def linear_coefficient_std(model: object) -> Array | None:
-    """Return the standard deviations of a model's coefficients, in their shape; None for a fit without intervals."""
+    """Return the standard deviations of coefficients and, last, intercept; None for a fit without intervals."""
     released, coef = getattr(model, "released_", {}), np.asarray(getattr(model, "coef_", ()))
     problems = released.get("problems", [released]) if isinstance(released, dict) else []
     rows = np.atleast_2d(coef)
@@ -442,10 +515,11 @@ def linear_coefficient_std(model: object) -> Array | None:
         covariance = np.asarray(problem["covariance"], dtype=np.float64)
         if covariance.shape != (rows.shape[1] + 1,) * 2 or not np.isfinite(covariance).all():
             raise ValueError("The released covariance must be a finite matrix of the coefficients.")
-        found.append(np.sqrt(np.maximum(np.diag(covariance)[:-1], 0.0)))
-    return np.asarray(found).reshape(coef.shape)
+        found.append(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+    return np.asarray(found).reshape(*coef.shape[:-1], -1)
 
 
+_NOTED_SHARE = 0.01  # of limited residuals, beyond which a summary says what intervals are about
 _HUBER_WIDTH = 0.5  # of output perturbation, in units of half the target's range
 
 
@@ -526,4 +600,20 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        return linear_shrinkage_facts(self.released_)
+        return [] if self.inference else linear_shrinkage_facts(self.released_)
+
+    def _interval_note(self) -> str | None:
+        """Return what intervals are about where limits bind for more than 1 % of the residuals, by a noisy count."""
+        share, certificate = self.released_.get("limited_share"), self.certificate_
+        if share is None:
+            return None
+        noise = math.sqrt(2) * certificate.noise["limits"].scale / certificate.bounds.n_samples
+        if share <= _NOTED_SHARE + noise:
+            return None
+        low, high = certificate.parameters["target_bounds"] or (-1.0, 1.0)
+        limit = self.released_["residual_limit"] * (high - low) / 2
+        return (
+            f"About {share:.1%} of the residuals are longer than {limit:.3g} and count as that long. Intervals are "
+            "about least squares with this limit, and wider by what it may cut off. They are about ordinary least "
+            "squares, too, where errors are symmetric; for a skewed target take its logarithm, or fit its median."
+        )

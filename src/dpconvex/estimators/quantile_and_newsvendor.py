@@ -235,13 +235,10 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
         if self.inference is False:
             return super()._plan(privacy_unit, n_features, n_targets)
-        level, facts = self._quantile_levels(n_targets), self._public_facts(privacy_unit, n_features)
-        if isinstance(level, tuple):
-            raise ValueError(
-                f"The 'quantile' parameter of {type(self).__name__} must be one level with inference=True. Got "
-                f"{len(level)} levels instead. Fit one model per level, each with a part of the budget."
-            )
-        return self._interval_plan(facts, Pinball(level), {"quantile": level})
+        levels, facts = self._quantile_levels(n_targets), self._public_facts(privacy_unit, n_features)
+        several = levels if isinstance(levels, tuple) else (levels,)
+        stated = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
+        return self._interval_plan(facts, Pinball(_most_extreme_level(levels)), stated, several)
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the D² of the pinball loss, the mean over levels: 1 is perfect, 0 as good as the constant quantile."""

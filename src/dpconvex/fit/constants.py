@@ -27,7 +27,10 @@ FULL_DATA_ROUNDS = 3  # last fine rounds, which use all rows
 EIGENVALUE_NOISE_EDGE = 1.1  # largest eigenvalue of pure noise, over its limit in large matrices
 NOISE_REMAINDER = 1e-4  # share of removed noise that is left, so that eigenvectors are not arbitrary
 MIN_CURVATURE_EIGENVALUE = 0.01  # least eigenvalue of a released curvature, over the mean
-EIGENVALUE_STDS = 2.0  # standard deviations of noise by which eigenvalues are lowered in covariances
+EIGENVALUE_STDS = 1.5  # least eigenvalue that steps with intervals use, in standard deviations of its noise
+INVERSE_EIGENVALUE_STDS = 1.25  # the same of covariances
+SCORE_PRIOR_STD = 0.3  # relative, of the mean variance of scores that a histogram of residuals leads to expect
+RARE_STRETCH = 1.5  # with intervals: largest norm of a rare column's values, over that of a white row
 
 # Budget: shares of mu^2 where records are many; the rounds take the rest. [1.014, 1.005] geometry (columns, lengths,
 # moments), [0.999, 1.002] location (labels, octaves, targets), [1.003, 0.999] residuals and margins.
@@ -41,6 +44,7 @@ SHARES = {
     "octaves": 0.01,
     "targets": 0.04,
     "residuals": 0.05,
+    "limits": 2 * COUNT_SHARE,
     "margins": 0.05,
 }
 SMALL_BUDGET_RECORDS = 80.0  # at which the search for a constant takes a fifth of the budget [0.995, 1.010]
@@ -50,9 +54,12 @@ LATE_SHARE = 0.5  # share of the gradients that late rounds take where records a
 LATE_RECORDS = 400.0  # per coefficient: where late rounds take a quarter of that [1.000, 1.000]
 MIN_LATE_SHARE = 0.01  # share below which late rounds are left out
 CURVATURE_SHARE = 0.3  # share of the late rounds' budget that their curvature takes [1.000, 1.000]
-INFERENCE_SHARES = (0.78, 0.05)  # shares of all gradients with intervals: late rounds, scores of records
+INFERENCE_SHARES = {"squares": (0.66, 0.10, 0.05)}  # of all gradients: late rounds, curvature, scores of records
+OTHER_INFERENCE_SHARES = 0.55, 0.23, 0.05  # the same of other losses
+INFERENCE_MOMENTS = 1.5  # factor of the moments' share with intervals of least squares
 ROUNDS = {"margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10)}  # rough, fine [1.005, 1.000]
 LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
+INFERENCE_ROUNDS, INFERENCE_CURVATURES = 8, 4  # the same with intervals; one curvature of squares
 
 # Clips, in units of the median row norm; they grow with the records per coefficient (without that 1.004).
 CLIP = {"margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5}  # [1.003, 1.003] margins, [1.000, 1.011] others
@@ -61,7 +68,10 @@ MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # per coefficient: between which a margin'
 LATE_CLIP, LATE_CLIP_RECORDS = 1.0, 1000.0  # clip of late rounds, and where it starts to grow [1.005, 1.000]
 RESIDUAL_CLIP = 0.8  # clip of residuals of least squares, in units of their scale [0.999, 1.010]
 RESIDUAL_CLIP_RECORDS = 20.0  # per coefficient: where it starts to grow
-INFERENCE_RESIDUAL_CLIP = 4.0  # least such clip with intervals
+INFERENCE_RESIDUAL_CLIP, INFERENCE_CLIP_RECORDS = 2.5, 50.0  # with intervals: at 50 records, above which it grows
+INFERENCE_RADIUS, INFERENCE_RADIUS_RECORDS = 1.2, 400.0  # clip of rows in matrices of squares, and where it grows
+BIAS_STDS = 1.5  # of noise, by which shares of limited residuals must differ for an allowance for their bias
+SCORE_CLIP = 2.0  # clip of residuals in scores of least squares, in units of their scale
 
 # Location of targets, residuals and labels.
 TARGET_BINS = 64  # signed octaves of the target
@@ -112,6 +122,7 @@ LEVEL_SHIFT, LEVEL_SHIFT_WEIGHT = 1.0, 2.0  # of slopes from median to level, in
 LOG_CURVATURE_STD = {"margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # prior [1.000, 1.004]
 NONQUADRATIC_ERROR = {"margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # over the step [0.999, 1.005]
 LATE_NONQUADRATIC_ERROR = 0.3  # the same of late rounds
+CURVATURE_DOUBT = {"squares": 0.1, "margin": 0.5, "quantile": 0.3, "smooth": 0.5}  # relative, of what moments tell
 CURVATURE_FACTORS = tuple(2.0 ** (k / 2) for k in range(-10, 4))  # possible curvatures, over the expected one
 MAX_MOVE = 2.0  # most that one round moves predictions, in units of the scale
 UNKNOWN_VARIANCE = 1e300  # variance of a number of which nothing is known

@@ -2,8 +2,13 @@ r"""Covariances and curvatures that were released with noise: denoised, and the 
 
 An estimate that solves ``sum_i w_i psi_i u_i + noise = 0`` errs by ``H^-1 (sum_i w_i psi_i u_i + noise)`` to first
 order, with ``H`` the derivative of the sum. Its covariance is ``H^-1 (S + std^2 I) H^-1`` with
-``S = sum_i w_i^2 psi_i^2 u_i u_i^T``, whatever the number of records and the law of the errors. Both matrices are sums
-of products of vectors of norm at most 1, and are released as such. All else is post-processing.
+``S = sum_i w_i^2 psi_i^2 u_i u_i^T``, whatever the number of records and the law of the errors. The noise's size is
+public. Both matrices are sums of products of vectors of norm at most 1, and are released as such; as far as they cannot
+be paid for, S is shrunk to a multiple of H, and H to the second moments that coordinates were made of.
+
+Records with weights ``v_i`` that share a person: by Jensen's inequality, with ``sum_i v_i <= 1`` over its rows,
+``(sum_i v_i s_i)(sum_i v_i s_i)^T <= sum_i v_i s_i s_i^T``, so that the sum over rows that is released bounds the sum
+over people that clustered standard errors need.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex.fit import constants
-from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.types import Array
 
 
@@ -86,12 +90,6 @@ def _denoise_covariance_spectrum(values: Array, std: float) -> Array:
     return np.asarray(found + constants.NOISE_REMAINDER * (values - found)) if found.any() else found
 
 
-def check_whole_rows(bounds: LinearBounds) -> None:
-    """Raise unless every row is a record of its own: sums of products carry no weights."""
-    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
-        raise ValueError("Intervals need rows that are records of their own. Got groups, rows_per_person or weights.")
-
-
 def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:
     """Return a released curvature shrunk to the expected one as far as noise explains the gap; and the noise left.
 
@@ -107,25 +105,57 @@ def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array
     return np.asarray((vectors * raised) @ vectors.T), std * factor
 
 
-def conservative_inverse_curvature(matrix: Array, std: float, shape: Array) -> Array:
-    """Return the inverse of a released curvature for the covariance of an estimate.
+def combine_curvatures(released: Array, std: float, expected: Array, doubt: Array) -> tuple[Array, Array]:
+    """Return the posterior mean of a curvature, and the posterior variance of its entries.
 
-    The matrix is shrunk to a multiple of ``diag(shape)`` as far as noise explains the difference. Eigenvalues v are
-    lowered to ``v / (1 + (2 e / v)^2)``, with ``e`` the noise that is left in v, but not below a hundredth of the
-    multiple: directions of uncertain curvature get wide intervals.
+    ``expected`` is, up to a factor, the prior mean of its diagonal, with standard deviations ``doubt``. Beside the
+    diagonal the prior mean is 0. What was released has noise of the variance ``std^2``, half of it beside the diagonal.
     """
-    size = len(matrix)
-    height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
-    apart = matrix - height * np.diag(shape)
-    factor = james_stein(std**2 * size * (size + 1) / 2, float(np.square(apart).sum()))
-    values, vectors = np.linalg.eigh(height * np.diag(shape) + factor * apart)
-    noise_left = constants.EIGENVALUE_STDS * std * math.sqrt(factor + 1 / size)
-    lowered = values / (1 + np.square(noise_left / np.maximum(values, 1e-9 * noise_left)))
-    return np.asarray((vectors / np.maximum(lowered, constants.MIN_CURVATURE_EIGENVALUE * height)) @ vectors.T)
+    size = len(released)
+    twice = np.eye(size) + 1  # variances on the diagonal are twice those beside it
+    height = max(float(np.trace(released)), std * math.sqrt(size)) / float(expected.sum())
+    weights = expected / ((height * doubt) ** 2 + std**2)  # the factor, by diagonals that are known best
+    height = max(float(weights @ np.diag(released)) / float(weights @ expected), height / 4)
+    prior, noise = height**2 * np.outer(doubt, doubt) * twice / 2, std**2 * twice / 2
+    kept = prior / (prior + noise)
+    mean = height * np.diag(expected)
+    unknown = np.square((1 - np.diag(kept)) * expected) / float(weights @ expected)  # variance of the factor
+    return np.asarray(mean + kept * (released - mean)), np.asarray(kept * noise + np.diag(unknown))
 
 
-def sandwich_covariance(inverse: Array, scores: Array, std: float) -> Array:
-    """Return ``H^-1 (S + std^2 I) H^-1``; noise leaves S no direction of a negative variance."""
-    values, vectors = np.linalg.eigh(scores)
-    middle = (vectors * (np.maximum(values, 0.0) + std**2)) @ vectors.T
-    return np.asarray(inverse @ middle @ inverse)
+def curvature_variances(variance: Array, directions: Array) -> Array:
+    """Return the variance of the curvature along directions, a column each, by that of the matrix's entries."""
+    squares = directions**2
+    return np.asarray(2 * np.sum(squares * (variance @ squares), axis=0) - np.diag(variance) @ squares**2)
+
+
+def raise_curvature(curvature: Array, variance: Array, stds: float = constants.EIGENVALUE_STDS) -> tuple[Array, ...]:
+    """Return eigenvalues of a curvature raised to so many standard deviations, their variances, and eigenvectors.
+
+    The least eigenvalue is a hundredth of the mean.
+    """
+    values, vectors = np.linalg.eigh(curvature)
+    variances = curvature_variances(variance, vectors)
+    least = constants.MIN_CURVATURE_EIGENVALUE * max(float(values.mean()), 1e-300)
+    return np.maximum(values, np.maximum(stds * np.sqrt(variances), least)), variances, vectors
+
+
+def conservative_inverse_curvature(curvature: Array, variance: Array) -> Array:
+    """Return the inverse for a covariance: an eigenvalue v of variance e^2 is lowered to ``v / (1 + (e / v)^2)``."""
+    values, variances, vectors = raise_curvature(curvature, variance, constants.INVERSE_EIGENVALUE_STDS)
+    return np.asarray((vectors * ((1 + variances / values**2) / values)) @ vectors.T)
+
+
+def denoise_scores(scores: Array, std: float, curvature: Array, height: float | None = None) -> Array:
+    """Return released second moments of scores, shrunk to a multiple of the curvature as far as noise explains the gap.
+
+    They are proportional where all records err alike; ``height`` is the expected factor. Noise leaves no direction of a
+    negative variance.
+    """
+    size, trace = len(scores), float(np.trace(curvature))
+    usual = None if height is None else (0.0, constants.SCORE_PRIOR_STD * height * trace / size)
+    if height is None:
+        height = max(float(np.trace(scores)), std * math.sqrt(size)) / trace
+    apart, _ = denoise_covariance(scores - height * curvature, std, usual)
+    values, vectors = np.linalg.eigh(height * curvature + apart)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

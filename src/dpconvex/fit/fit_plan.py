@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
-from dpconvex.fit.covariance_and_curvature import check_whole_rows
 from dpconvex.losses import Squared
 from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
 from dpconvex.privacy.certificate import CertifiedNoise, Parameters
@@ -36,7 +35,8 @@ class FitConfig:
         ``n mu / dimension``, the effective number of records, for each quantile level.
     clip, late_clip : float
         Largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm; the same in rounds
-        with released curvature.
+        with released curvature. With intervals of least squares the second is for matrices alone: late gradients limit
+        the product of residual and row, so that long rows, such as those of rare flags, keep their weight.
     width : float
         Largest residual of least squares in units of its scale; 1 for other losses.
     eigenvalue_floor : float
@@ -196,12 +196,16 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
         "smooth": ["octaves", "targets"],
     }[kind]
     names = ["columns", "lengths", "moments", *names]
+    if config.inference and kind == "squares":
+        names.append("limits")
     if bounds.n_features > constants.MAX_WHITENED_COLUMNS:
         names.remove("moments")
     shares = {name: constants.SHARES[name] for name in names}
     growth = 1 + 0.5 / (1 + (config.records_per_coefficient / constants.COARSE_GEOMETRY_RECORDS) ** 2)
     growth, constant = growth * (1 - 0.8 * constant_weight), 0.0 if config.ranking else constant_weight**2
     shares |= {name: growth * shares[name] for name in ("columns", "moments") if name in shares}
+    if config.inference and kind == "squares" and "moments" in shares:
+        shares["moments"] *= constants.INFERENCE_MOMENTS
     if kind == "margin":
         shares["labels"] += 0.6 * constant
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
@@ -225,8 +229,9 @@ def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, 
     if bounds.n_features <= constants.MAX_WHITENED_COLUMNS:
         late = constants.LATE_SHARE * (records / (records + constants.LATE_RECORDS)) ** 2
     if config.inference:
-        late, shares["scores"] = constants.INFERENCE_SHARES
-    if late >= constants.MIN_LATE_SHARE:
+        of_kind = constants.INFERENCE_SHARES.get(fit_kind_of_loss(bounds.loss), constants.OTHER_INFERENCE_SHARES)
+        shares["late gradients"], shares["curvature"], shares["scores"] = of_kind
+    elif late >= constants.MIN_LATE_SHARE:
         shares["curvature"] = late * constants.CURVATURE_SHARE
         shares["late gradients"] = late * (1 - constants.CURVATURE_SHARE)
     left, rough = 1 - sum(shares.values()), constants.ROUGH_SHARE
@@ -267,20 +272,21 @@ def _plan_fit_config(
 ) -> FitConfig:
     """Return clips that grow with the effective number of records per coefficient."""
     kind, inference = fit_kind_of_loss(bounds.loss), settings.get("inference", False)
-    if inference:
-        check_whole_rows(bounds)
     clip, width = constants.CLIP[kind] * math.sqrt(1 + records / constants.CLIP_RECORDS), 1.0
     if kind == "margin":  # grows late: clipped slopes cost probabilities little, and noise much
         low, high = constants.MARGIN_CLIP_RECORDS
         clip = constants.CLIP[kind] * math.sqrt((1 + records / high) / (1 + low / records))
     if kind == "squares":
         width = constants.RESIDUAL_CLIP * (1 + records / constants.RESIDUAL_CLIP_RECORDS) ** 0.4
-        width = max(width, constants.INFERENCE_RESIDUAL_CLIP) if inference else width
+    late_clip = constants.LATE_CLIP * math.sqrt(1 + records / constants.LATE_CLIP_RECORDS)
+    if kind == "squares" and inference:
+        width = constants.INFERENCE_RESIDUAL_CLIP * (0.5 + 0.5 * records / constants.INFERENCE_CLIP_RECORDS) ** 0.4
+        late_clip = constants.INFERENCE_RADIUS * math.sqrt(1 + records / constants.INFERENCE_RADIUS_RECORDS)
     geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
         records_per_coefficient=records,
         clip=clip,
-        late_clip=constants.LATE_CLIP * math.sqrt(1 + records / constants.LATE_CLIP_RECORDS),
+        late_clip=late_clip,
         width=width,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
         radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
@@ -311,7 +317,12 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     if config.levels:  # the constant part of their gradients is released once
         fine, late = rough, max(max(level, 1 - level) for level in config.levels)
     first, second = constants.ROUNDS[kind]
-    counts, several = constants.RESIDUAL_COUNTS * fits, 2 if config.inference else 1
+    counts, histograms, late_clip = constants.RESIDUAL_COUNTS * fits, 1, config.late_clip
+    rounds = constants.LATE_ROUNDS, constants.CURVATURE_RELEASES
+    if config.inference:
+        rounds = constants.INFERENCE_ROUNDS, constants.INFERENCE_CURVATURES
+        if kind == "squares":  # residual times row is limited as one
+            rounds, histograms, late_clip = (constants.INFERENCE_ROUNDS, 1), 2, 1.0
     octaves = config.max_octaves + max(constants.COLUMN_OCTAVES, config.max_octaves)
     moments = Query.moments(size)
     return {
@@ -327,11 +338,12 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         "targets": (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
-        "residuals": (Query.histograms(constants.RESIDUAL_BINS), 1) if kind == "squares" else (count, counts),
+        "residuals": (Query.histograms(constants.RESIDUAL_BINS), histograms) if kind == "squares" else (count, counts),
+        "limits": (count, 2),
         "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
         "gradients": (Query("vector", config.clip * fine, size), (second if steps is None else steps) * fits),
-        "curvature": (moments, several * constants.CURVATURE_RELEASES * fits),
-        "late gradients": (Query("vector", config.late_clip * late, size), several * constants.LATE_ROUNDS * fits),
+        "curvature": (moments, rounds[1] * fits),
+        "late gradients": (Query("vector", late_clip * late, size), rounds[0] * fits),
         "scores": (moments, fits),
     }
 

@@ -67,7 +67,11 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         mass *= config.geometry_rows / bounds.n_samples
         rows = rows.part(config.geometry_rows)
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
-    units, centres, spreads = _column_geometry_units(counts, terms["columns"].scale, mass, config.max_octaves)
+    # With intervals, rows of rare flags are not much longer than others: matrices would shorten them.
+    longest = constants.RARE_STRETCH * math.sqrt(dimension) if config.inference else math.inf
+    units, centres, spreads, rare = _column_geometry_units(
+        counts, terms["columns"].scale, mass, config.max_octaves, longest
+    )
     # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
     limit = constants.MAX_SCALING / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
@@ -84,6 +88,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
             moments=moments,
             moment_noise_std=np.zeros(dimension),
         )
+    stretchable = np.where(rare, stretches[lead:], limit * widest)
     most = largest_query_cancellation(bounds)
     matrix = np.diag(stretches)
     if lead:
@@ -97,8 +102,8 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     with single_threaded_blas():  # matrices are small: threads would wait for each other
         for raised in 10.0 ** np.arange(6):  # eigenvalues are raised until sums keep their digits
             found_frame = _whiten_geometry(
-                sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor,
-                float(np.mean(spreads**2)),
+                sums, std, radius, frame, stretchable, raised * config.eigenvalue_floor,
+                float(np.mean(spreads**2)), config.inference,
             )  # fmt: skip
             whitened = found_frame.matrix
             # Directions are limited one by one, and together may exceed the limit by a little.
@@ -120,8 +125,12 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
-def _column_geometry_units(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
-    """Return a unit and a centre of every column, and its standard deviation in this unit.
+def _column_geometry_units(
+    counts: Array, std: float, mass: float, max_octaves: int, longest: float
+) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """Return a unit and a centre of every column, its standard deviation in this unit, and whether it is rare.
+
+    Values of a rare column would be longer than ``longest`` in units of its standard deviation: its unit is larger.
 
     An octave counts if noise does not explain it, alone or with its neighbours. Records that noise may hide are taken
     to lie in the outermost octave that is seen, so units shrink as budgets grow. Columns that noise hides altogether
@@ -131,21 +140,23 @@ def _column_geometry_units(counts: Array, std: float, mass: float, max_octaves: 
     sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
     octave_centres = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(constants.FALSE_POSITIVE_RATE / counts.size))
-    mean, variance, hidden, seen = _geometry_moments(counts, octave_centres, threshold, std, mass)
+    mean, variance, hidden, seen, farthest = _geometry_moments(counts, octave_centres, threshold, std, mass)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, unseen, shown = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
+        _, shared, unseen, shown, _ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
         mean[~seen] = 0.0
         variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**max_octaves)
     total = variance + hidden
-    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total)
+    rare = seen & (farthest**2 > longest**2 * total)
+    total = np.where(rare, farthest**2 / longest**2, total)
+    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total), rare
 
 
 def _geometry_moments(
     counts: Array, octave_centres: Array, threshold: float, std: float, mass: float
-) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Return mean and variance of columns, the variance that noise may hide, and whether anything but 0 is seen."""
+) -> tuple[Array, Array, Array, NDArray[np.bool_], Array]:
+    """Return mean and variance of columns, what noise may hide, whether more than 0 is seen, and how far it is."""
     half = counts.shape[1] // 2
     significant = counts > threshold * std
     sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # absolute values
@@ -166,8 +177,10 @@ def _geometry_moments(
     # Numbers lie anywhere in their octave, whose variance is a 27th of the square of its middle.
     variance = np.maximum(held @ (octave_centres**2 * (1 + 1 / 27)) / total - mean**2, 0.0)
     top = np.where(significant, np.abs(octave_centres), 0.0).max(axis=1) / 0.75
+    squares = (octave_centres - mean[:, None]) ** 2  # the distance at which most of the variance is
+    farthest = np.sqrt((held * squares**2).sum(axis=1) / np.maximum((held * squares).sum(axis=1), 1e-300)) / 0.75
     hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + constants.UNSEEN_SHARE
-    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen
+    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen, farthest
 
 
 def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float) -> float:
@@ -188,11 +201,13 @@ def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float,
 
 
 def _whiten_geometry(
-    moments: Array, std: float, radius: float, frame: RowGeometry, most: Array, floor: float, usual: float
-) -> RowGeometry:
+    moments: Array, std: float, radius: float, frame: RowGeometry, most: Array, floor: float, usual: float,
+    measured: bool,
+) -> RowGeometry:  # fmt: skip
     """Return coordinates whitened by noisy mean second moments of clipped rows ``(1, u) / radius``.
 
-    ``most`` limits how far each column may be stretched; ``usual`` is the expected variance of a column.
+    ``most`` limits how far each column may be stretched; ``usual`` is the expected variance of a column. With
+    ``measured``, moments are what eigenvalues say, unless noise hides them: intervals rely on it.
     """
     lead = frame.lead
     size = moments.shape[0] - lead
@@ -218,7 +233,7 @@ def _whiten_geometry(
     if lead:
         step[1:, 0] = -whitening @ centre
     # Noise cancels in the signed mean of the eigenvalues that it hides.
-    hidden = values < 2 * raised.min()
+    hidden = values < 2 * (floor if measured else raised.min())
     if hidden.any():
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     left = np.clip(values / raised, 1e-3, 1.5)

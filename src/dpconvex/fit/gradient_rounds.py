@@ -16,7 +16,13 @@ import numpy as np
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor
 from dpconvex.fit import constants
-from dpconvex.fit.covariance_and_curvature import conservative_inverse_curvature, denoise_curvature, sandwich_covariance
+from dpconvex.fit.covariance_and_curvature import (
+    combine_curvatures,
+    conservative_inverse_curvature,
+    denoise_curvature,
+    denoise_scores,
+    raise_curvature,
+)
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
 from dpconvex.fit.geometry import RowGeometry
 from dpconvex.fit.posterior import (
@@ -148,6 +154,7 @@ class GradientRounds:
         rounds = self.terms["late gradients"].releases // fits
         every = rounds // (self.terms["curvature"].releases // fits)
         variances, prior, zeros = scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
+        error = constants.NONQUADRATIC_ERROR["squares"] if loss.score is not None else constants.LATE_NONQUADRATIC_ERROR
         phi, iterates, newton_points, released, stds = origin, [], [], [], []
         for step in range(rounds):
             if step % every == 0:
@@ -172,7 +179,7 @@ class GradientRounds:
                 total_squared_distance = squared_distance.sum(axis=1, keepdims=True)
                 model_error_variance = hessian_noise_std**2 / 2 * total_squared_distance / values**2
                 spread = squared_distance + total_squared_distance / values.size
-                model_error_variance = model_error_variance + constants.LATE_NONQUADRATIC_ERROR**2 * spread / 2
+                model_error_variance = model_error_variance + error**2 * spread / 2
                 weights = 1 / (np.divide.outer(np.array(stds), values) ** 2 + model_error_variance)
                 total = weights.sum(axis=0)
                 deviation = (weights * ((np.array(newton_points) - origin) @ vectors)).sum(axis=0) / total
@@ -183,9 +190,10 @@ class GradientRounds:
             phi = self._limit_step(phi, estimate, loss.scale)
         if not config.inference:
             return np.asarray(estimate), None
-        last = rounds - every  # the first ones start too far away
-        covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
-        return np.asarray(np.mean(newton_points[-last:], axis=0)), covariance
+        shares = weights / total
+        noise = (np.square(shares) * np.square(stds)[:, None]).sum(axis=0)
+        known = (vectors * noise) @ vectors.T + loss.bias**2 * np.eye(self.size)
+        return np.asarray(estimate), self._covariance(released, phi, loss, known)
 
     def _curvature_units(self, loss: PosteriorLocalLoss) -> tuple[float, float]:
         """Return the norm that curvature vectors are clipped to, and the unit of the released sum."""
@@ -205,21 +213,35 @@ class GradientRounds:
 
     def _denoise_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, float]:
         """Return the denoised mean of released curvatures, and the noise that is left."""
-        used = released[-2:] if self.config.inference else released
-        part = None if self.config.inference else self.config.early_rows
+        if self.config.inference:
+            hessian, variance = self._combined_curvature(released, loss)
+            values, _, vectors = raise_curvature(hessian, variance)  # steps must not overshoot
+            return np.asarray((vectors * values) @ vectors.T), math.sqrt(float(variance.mean()))
+        part = self.config.early_rows
         share = 1.0 if part is None else part / self.n
         noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / (self.mass * share)
         expected = loss.curvature * np.diag(self.moments)
-        return denoise_curvature(np.mean(used, axis=0), noise / math.sqrt(len(used)), expected)
+        return denoise_curvature(np.mean(released, axis=0), noise / math.sqrt(len(released)), expected)
 
-    def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, std: float) -> Array:
-        """Return the covariance of the mean of late points, by sampling and noise, in the rows' own coordinates."""
-        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass / math.sqrt(len(released))
-        inverse = conservative_inverse_curvature(np.mean(released, axis=0), noise, self.frame.moments)
-        length = self.config.late_clip * self.frame.median_row_norm
-        assert loss.slope.loss is not None
-        limited = QueryFactor("slope", loss.slope.loss, weighting="square")
-        theta = self.frame.row_coefficients(phi)
-        scores = self.rows.second_moments("scores", self.frame, length, limited, theta)
-        scores = scores * (float(loss.slope.loss.lipschitz) * length / self.mass) ** 2
-        return np.asarray(self.frame.matrix.T @ sandwich_covariance(inverse, scores, std) @ self.frame.matrix)
+    def _combined_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, Array]:
+        """Return the posterior mean of the curvature given the last two releases, and the variance of its entries."""
+        used = released[-2:]
+        noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass / math.sqrt(len(used))
+        doubt = np.hypot(self.frame.moment_noise_std, constants.CURVATURE_DOUBT[self.kind] * self.moments)
+        return combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
+
+    def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
+        """Return the covariance of an estimate, by sampling and by what is known, in the rows' own coordinates."""
+        hessian, variance = self._combined_curvature(released, loss)
+        length, slope = self.config.late_clip * self.frame.median_row_norm, loss.slope.loss
+        assert slope is not None
+        factor = QueryFactor("slope", slope, weighting="square") if loss.score is None else loss.score
+        assert factor.loss is not None
+        scores = self.rows.second_moments("scores", self.frame, length, factor, self.frame.row_coefficients(phi))
+        unit = loss.score_unit * (float(factor.loss.lipschitz) * length) ** 2 / self.mass
+        height = None if loss.score is None else loss.slope_std**2
+        scores = denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
+        # People with several whole rows: by Jensen's inequality at most so many times as much.
+        scores = scores * self.rows.bounds.rows_per_person / self.mass
+        inverse = conservative_inverse_curvature(hessian, variance)
+        return np.asarray(self.frame.matrix.T @ inverse @ (scores + known) @ inverse @ self.frame.matrix)

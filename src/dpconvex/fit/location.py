@@ -97,11 +97,14 @@ class LocationTails:
         Share of the records in each bin; 0 where noise hides it.
     std : float
         Noise of a share.
+    counted : array of shape (bins,)
+        The same shares up to one octave beyond the last significant ones, with their noise.
     """
 
     centres: Array
     shares: Array
     std: float
+    counted: Array
 
     @classmethod
     def of(cls, counts: Array, std: float, edges: Array, mass: float) -> LocationTails:
@@ -115,7 +118,11 @@ class LocationTails:
                 at = last + sign * beyond
                 if (last - middle) * sign > 0 and 0 <= at < shares.size:
                     shares[at] = min(shares[last], constants.MAX_TAIL_SHARE) * constants.TAIL_DECAY**beyond
-        return cls(centres, shares, std / mass)
+        counted = np.zeros_like(shares)
+        if seen.size:
+            around = slice(max(seen[0] - 1, 0), seen[-1] + 2)
+            counted[around] = counts[around] / mass
+        return cls(centres, shares, std / mass, counted)
 
     def scale(self, usual: float) -> float:
         """Return the scale of a normal law with this median absolute value, or `usual` where noise hides it.
@@ -143,6 +150,28 @@ class LocationTails:
         squared = np.maximum.accumulate(squared[::-1])[::-1]
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
+    def beyond(self, sizes: Array) -> Array:
+        """Return the share of values whose size is beyond each of these: exponential between octaves."""
+        middle = self.centres.size // 2
+        inside = self.counted[middle:].copy()
+        inside[1:] += self.counted[:middle][::-1]
+        ends = np.concatenate([[0.0], self.centres[middle + 1 :] / 1.5])
+        shares = 1 - np.concatenate([[0.0], np.cumsum(inside)[:-1]]) / max(float(inside.sum()), 0.5)
+        shares = np.minimum.accumulate(np.maximum(shares, 1e-6))
+        return np.asarray(np.exp(np.interp(sizes, ends, np.log(shares))))
+
+    def limited_square(self, limit: float) -> float:
+        """Return the mean square of the values limited in size, ``integral of 2 x P(size > x)`` up to the limit."""
+        sizes = limit * (np.arange(1000) + 0.5) / 1000
+        return float(np.mean(2 * sizes * self.beyond(sizes))) * limit
+
+    def median_scale(self, usual: float) -> float:
+        """Return :meth:`scale` by the share beyond edges of octaves, not their centres, without a continued tail."""
+        if self.counted.sum() < 0.75:
+            return usual
+        sizes = usual * 2.0 ** (np.arange(-640, 641) / 64)
+        return float(sizes[int(np.argmin(np.abs(self.beyond(sizes) - 0.5)))]) / constants.NORMAL_MEDIAN
+
 
 def locate_target_bracket(
     rows: PrivateRows, name: str, mass: float, bounded: bool = True
@@ -169,6 +198,15 @@ def locate_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: flo
     edges = np.concatenate([-sizes[::-1], sizes])
     counts = rows.histogram(name, QueryStatistic("residual", theta), edges)
     return LocationTails.of(counts, rows.terms[name].scale, edges, mass)
+
+
+def locate_limited_shares(rows: PrivateRows, name: str, theta: Array, limit: float, mass: float) -> Array:
+    """Return the noisy shares of residuals below minus a limit and above it."""
+    residual = QueryStatistic("residual", theta)
+    below, above = (
+        share_below_location(rows, name, residual, end, level, mass) for end, level in ((-limit, 0), (limit, 1))
+    )
+    return np.array([below, 1 - above])
 
 
 def share_below_location(

@@ -60,6 +60,11 @@ class PosteriorLocalLoss:
         Second derivative of a record with factor 1.
     slope_std : float
         Expected standard deviation of slopes at the minimiser.
+    score, score_unit : QueryFactor, optional, and float
+        For intervals: weight of rows whose second moments are the covariance of gradients, up to the unit; by default
+        that of the slope.
+    bias : float
+        For intervals: allowance for a bias of the mean gradient, in each coordinate.
     """
 
     slope: QuerySlope
@@ -69,6 +74,9 @@ class PosteriorLocalLoss:
     factor: QueryFactor | None = None
     max_second_derivative: float = 1.0
     slope_std: float = 0.5
+    score: QueryFactor | None = None
+    score_unit: float = 1.0
+    bias: float = 0.0
 
 
 _EXPECTED = constants.CURVATURE_FACTORS.index(1.0)  # the factor of a curvature that is as expected

@@ -22,7 +22,13 @@ from dpconvex.fit import constants
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_quantile_level, small_budget_weight
 from dpconvex.fit.geometry import release_row_geometry
 from dpconvex.fit.gradient_rounds import GradientRounds
-from dpconvex.fit.location import LocationPrior, locate_quantile, locate_residual_tails, locate_target_bracket
+from dpconvex.fit.location import (
+    LocationPrior,
+    locate_limited_shares,
+    locate_quantile,
+    locate_residual_tails,
+    locate_target_bracket,
+)
 from dpconvex.fit.margin_calibration import (
     calibrate_margin,
     calibrated_intercept,
@@ -238,12 +244,35 @@ class PrivateFit:
         variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * spread) ** 2
         earlier = rough.unshrunk_mean, noise, drift
         found = rounds.run_early("gradients", clipped(limit, spread), start, variance, earlier, rough.mean)
+        if self.config.inference:
+            return self._refine(found, self._limited_squares(found, scale))
         if "late gradients" in self.terms:
             limit = tails.best(width * scale, rounds.noise("late gradients") / width)
             self.released["residual_limit"] = limit
         factor = QueryFactor("inside", width=limit, weighting="square")
         slope = QuerySlope(Huber(limit), weighting="square")
         return self._refine(found, PosteriorLocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
+
+    def _limited_squares(self, found: PosteriorEstimate, scale: float) -> PosteriorLocalLoss:
+        """Return the least squares that intervals are about: the product of residual and row is limited as one."""
+        width, theta = self.config.width, self.frame.row_coefficients(found.mean)
+        tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        scale = tails.median_scale(scale)
+        # Noise of one coordinate, not of predictions: an interval is about one coefficient.
+        limit = tails.best(width * scale, self.rounds.noise("late gradients") / math.sqrt(self.size) / width)
+        # The median row has this limit, shorter rows have wider ones.
+        self.released["residual_scale"], self.released["residual_limit"] = scale, limit
+        low, high = locate_limited_shares(self.rows, "limits", theta, limit, self.mass)
+        self.released["limited_share"] = max(low + high, 0.0)
+        # What is cut off is as long as the limit, in the mean, and may lie one standard deviation off the mean row.
+        noise = constants.BIAS_STDS * math.sqrt(2) * self.terms["limits"].scale / self.mass
+        bias = max(abs(high - low) - noise, 0.0) * limit
+        square, score = tails.limited_square(limit), constants.SCORE_CLIP * scale
+        return PosteriorLocalLoss(
+            QuerySlope(Huber(2 * limit), weighting="clip"), 1.0, scale, limit / width,
+            QueryFactor("inside", width=limit, weighting="square"), 1.0, math.sqrt(square),
+            QueryFactor("slope", Huber(score)), square / tails.limited_square(score), bias,
+        )  # fmt: skip
 
     def _fit_smooth(self) -> Array:
         """Fit a smooth loss of residuals, which has a scale of its own."""

@@ -26,7 +26,7 @@ class SeveralQuantiles(PrivateFit):
     def _fit(self) -> Array:
         """Return the coefficients of every level, a column each."""
         mean_row = self._release_mean_row()
-        found, noises, scales = [], [], []
+        found, noises, scales, covariances = [], [], [], []
         for number, level in enumerate(self.config.levels):
             self.loss = Pinball(level)
             if number < self.config.targets:
@@ -35,8 +35,11 @@ class SeveralQuantiles(PrivateFit):
             found.append(self._fit_fine_stage(*rough, (0.5 - level) * mean_row))
             noises.append(float(self.frame.moments @ self.level_noise))
             scales.append(self.released["residual_scale"])
+            covariances.append({"covariance": self.released.pop("covariance", None)})
         self.released["residual_scale"] = np.array(scales)
-        if self.config.targets > 1:
+        if self.config.inference:  # nothing is smoothed
+            self.released["problems"] = covariances
+        if self.config.targets > 1 or self.config.inference:
             return np.array(found).T
         curve = smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
         return curve.T

@@ -264,6 +264,7 @@ class Fitted(Model, Protocol):
     score: Callable[[object, object], float]
     _summary_facts: Callable[[], list[tuple[str, str]]]  # of this estimator alone
     _problem_name: Callable[[int], str]  # heading of one of several vectors of coefficients
+    _coefficient_columns: Callable[[float], dict[str, list[Any]]]  # of a fit with intervals
     _public_facts: Callable[[Any, int], Any]  # the checked settings
     #: Settings as a certificate states them, and as the estimator has them.
     _stated: Callable[[Certificate, Any], dict[str, tuple[object, object]]]

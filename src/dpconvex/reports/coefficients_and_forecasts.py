@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from dpconvex.types import Array
 LEVEL = 0.95  # confidence of intervals that are shown
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _FALSE_ALARMS = (0.01, 0.05, 0.1)
+_TESTS = {"std_err": "{:.4g}", "z": "{:.3f}", "p_value": "{:.3f}", "low": "{:.4g}", "high": "{:.4g}"}
 _LONGEST_LABEL = 24  # letters of a label in a heading
 
 
@@ -96,6 +98,12 @@ def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
     return ends.reshape(-1, ends.shape[-2], 2)
 
 
+def interval_note(model: Fitted) -> str:
+    """Return what a model's intervals are about, where it is not what a reader expects."""
+    found = getattr(model, "_interval_note", None)
+    return "" if found is None else found() or ""
+
+
 def _coefficient_row_map(model: Fitted) -> RowMap | None:
     certificate: Certificate = model.certificate_
     bounds, parameters = certificate.bounds, certificate.parameters
@@ -157,23 +165,36 @@ def coefficient_problem_names(model: Fitted) -> list[str]:
 
 @dataclass(frozen=True)
 class CoefficientRow:
-    """One line of a table of coefficients: a name, and by problem its value and its interval where paid for."""
+    """One line of a table of coefficients: a name, and by problem its value and, where paid for, what intervals tell.
+
+    ``tests`` are standard error, z value, p-value and both ends of the interval, as statsmodels prints them.
+    """
 
     name: str
     values: list[str]
     intervals: list[str]
+    tests: list[list[str]]
 
 
 def coefficient_rows(model: Fitted, most: int | None = None) -> list[CoefficientRow]:
     """Return the intercept and the first coefficients in the user's units."""
-    coef, ends = np.atleast_2d(model.coef_)[:, :most], coefficient_intervals(model)
-    rows = []
+    coef, names = np.atleast_2d(model.coef_)[:, :most], feature_names(model)[:most]
+    values = list(zip(names, coef.T, strict=True))
     if not takes_matrices(model):
-        rows.append(CoefficientRow("(intercept)", [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)], []))
-    for number, (name, values) in enumerate(zip(feature_names(model)[:most], coef.T, strict=True)):
-        intervals = [] if ends is None else ["{:.4g} to {:.4g}".format(*pair) for pair in ends[:, number]]
-        rows.append(CoefficientRow(name, [f"{value:.6g}" for value in values], intervals))
-    return rows
+        values.insert(0, ("(intercept)", np.atleast_1d(np.asarray(model.intercept_))))
+    tests: list[list[list[str]]] = [[] for _ in values]
+    if coefficient_intervals(model) is not None:
+        table: dict[str, list[Any]] = model._coefficient_columns(LEVEL)
+        terms = len(table["term"]) // len(coef)
+        first = len(feature_names(model)) + 1 - terms  # 1 without an intercept
+        numbers = list(zip(*(table[each] for each in _TESTS), strict=True))
+        for place in range(first, len(values)):
+            own = numbers[place - first :: terms]
+            tests[place] = [[form.format(each) for form, each in zip(_TESTS.values(), row, strict=True)] for row in own]
+    return [
+        CoefficientRow(name, [f"{value:.6g}" for value in each], [" to ".join(row[-2:]) for row in own], own)
+        for (name, each), own in zip(values, tests, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,7 @@ def render_report(
         bounded=facts_of_model.coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
         interval_plot=intervals,
+        interval_note=facts_of_model.interval_note(model),
         effect_plot=None if intervals else effect_chart(model, _MOST_BARS),
         ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),

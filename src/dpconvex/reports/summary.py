@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -22,15 +22,17 @@ from dpconvex.reports.coefficients_and_forecasts import (
     coefficient_rows,
     feature_names,
     gaussian_guarantee,
+    interval_note,
 )
 from dpconvex.reports.printable import printable_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH, BESIDE, LINE = 48, 31, 96  # of a name, of one beside an interval, and of a line of facts
+WIDTH, BESIDE, LINE = 48, 31, 96  # of a name, of one beside an interval, and of a line of facts or tests
 MOST_CLASSES, MOST_COEFFICIENTS, LONGEST_LABEL = 8, 1000, 24  # of a table on a terminal
 _CARD_COEFFICIENTS = 6
+_TEST_NAMES = "std err", "z", "P>|z|", "[0.025", "0.975]"
 _CARD_FACTS = ("guarantee", "promised to", "mechanism", "public facts")
 
 
@@ -82,27 +84,39 @@ def summary_names(names: Iterable[object], width: int) -> list[str]:
 
 def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted model as plain text."""
-    certificate, width = model.certificate_, 78
+    certificate, rows = model.certificate_, coefficient_rows(model)
+    width = 78 if not rows[-1].tests else BESIDE + 65
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     for label, value in [*certificate_summary(certificate), *model._summary_facts()]:
         text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
-    rows, (problems, columns) = coefficient_rows(model), np.atleast_2d(model.coef_).shape
-    wide = BESIDE if rows[-1].intervals else WIDTH
+    problems, columns = np.atleast_2d(model.coef_).shape
+    wide = BESIDE if rows[-1].tests else WIDTH
     first = len(rows) - columns  # 1 after an intercept
     names = [row.name for row in rows[:first]] + summary_names([row.name for row in rows[first:]], wide)
     headings = [coefficient_heading(model).replace("value", "coefficient")]
     if problems > 1:
         headings = summary_names([model._problem_name(problem) for problem in range(problems)], wide)
     for problem, heading in enumerate(headings):
-        head = f"{heading:<{wide}} {'value':>20}" + (f"{'95 % interval':>26}" if rows[-1].intervals else "")
+        head = f"{heading:<{wide}} {'value':>20}"
+        if rows[-1].tests:  # as statsmodels does
+            head = f"{heading[:wide]:<{wide}}" + _test_columns("coef", _TEST_NAMES)
         text += ["-" * width, head, "-" * width]
         for name, row in zip(names, rows, strict=True):
-            ends = f"{row.intervals[problem]:>26}" if row.intervals else ""
-            text.append(f"{name:<{wide}} {row.values[problem]:>20}{ends}")
+            line = f" {row.values[problem]:>20}"
+            if rows[-1].tests:
+                line = _test_columns(row.values[problem], row.tests[problem] if row.tests else [])
+            text.append(f"{name:<{wide}}{line}")
+    if note := interval_note(model):
+        text += ["=" * width, *wrap(note, LINE)]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
         text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
     return "\n".join(text)
+
+
+def _test_columns(value: str, tests: Sequence[str]) -> str:
+    """Return a coefficient with standard error, z value, p-value and interval, in columns."""
+    return f" {value:>11}" + "".join(f"{each:>{wide}}" for each, wide in zip(tests, (11, 9, 9, 12, 12), strict=False))
 
 
 def certificate_summary_table(certificate: Certificate) -> Table:

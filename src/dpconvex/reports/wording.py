@@ -29,6 +29,7 @@ _QUANTITIES = {
     "curvature": "curvature of the loss",
     "late gradients": "gradients of the last rounds",
     "scores": "covariance of the gradients, for intervals",
+    "limits": "number of limited residuals, for intervals",
     "centre": "mean row",
     "count": "number of positive labels",
     "difference": "difference of the classes",
