@@ -118,6 +118,10 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "basis @ hessian": CERTIFIED,
         "basis @ hessian @ basis.T": CERTIFIED,
     },
+    "reports/effects.py": {  # points of a public grid, released coefficients
+        "rows @ coef[places]": PUBLIC,
+        "np.einsum('ij,jk,ik->i', rows, covariance[np.ix_(places, places)], rows)": PUBLIC,
+    },
     "smoothing/moreau_envelopes.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
 }
 

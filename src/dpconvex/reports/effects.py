@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.stats import norm
@@ -62,7 +62,7 @@ def column_effects(model: Fitted, schema: object = None, level: float = LEVEL) -
             f"{owner} needs the schema of the table. Got none. Give the PublicTable of the fit: "
             "pipeline[-1].plot_effects(pipeline[0])."
         )
-    table = known if isinstance(known, PublicTable) else PublicTable(known)
+    table = known if isinstance(known, PublicTable) else PublicTable(cast(Any, known))
     found, (coef, *others) = table.fit().schema_, np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if others or found.names != feature_names(model):
         raise ValueError(
@@ -103,7 +103,7 @@ def _effect_grids(schema: Schema) -> list[_Grid]:
         if isinstance(first, SchemaNumber):
             knots = [knot for term in terms if isinstance(term, SchemaNumber) for knot in term.knots]
             points, labels = np.sort([*np.linspace(first.low, first.high, _GRID), *knots]), []
-            cells: list[object] = points.tolist()
+            cells: list[object] = list(points)
         else:
             cells, labels = _effect_levels(first)
             points = np.arange(len(cells), dtype=np.float64)
