@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowMap
 from dpconvex.losses import Logistic, PairLogistic, PointwiseLoss
-from dpconvex.losses.pairwise import PairLoss
+from dpconvex.losses.pair_losses import PairLoss
 from dpconvex.mechanisms import OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
