@@ -59,12 +59,12 @@ def table(kind):
     return X, y, v
 
 
-def handle(kind, loss=None, second=None):
+def handle(kind, loss=None, second=None, many=1):
     loss = Pinball(0.8) if loss is None else loss
     X, y, v = table(kind)
     people, ignored = kind == "people", kind == "ignored"
     bounds = LinearBounds(
-        N, COLUMNS, loss, math.sqrt(3), math.sqrt(3), people=people, ignored_rows=ignored
+        N, COLUMNS, loss, math.sqrt(3), math.sqrt(3), people=people, ignored_rows=ignored, rows_per_person=many
     )  # fmt: skip
     asked = {
         "vector": Query("vector", 0.6, SIZE), "moments": Query.moments(SIZE), "count": Query("count"),
@@ -111,9 +111,10 @@ def test_counts_and_histograms(kind, name):
     np.testing.assert_allclose(rows.histogram("by label", statistic, edges, by_label=True), wanted, atol=1e-9)
 
 
-def test_a_count_may_stand_in_another_sum():
+@pytest.mark.parametrize("many", [1, 3])
+def test_a_count_may_stand_in_another_sum(many):
     """In units in which it moves no further than that sum, to within a millionth."""
-    rows, statistic = handle("rows"), QueryStatistic("target")
+    rows, statistic = handle("rows", many=many), QueryStatistic("target")
     wanted = rows.count("count", statistic, 0.0)
     for name in ("vector", "moments", "histogram"):
         assert rows.count(name, statistic, 0.0) == pytest.approx(wanted, rel=1e-12)
