@@ -122,7 +122,7 @@ def test_simulated_rows_have_every_variant_and_are_finite(simulated):
 def test_curves(simulated):
     rows = select(simulated, law="normal")
     assert {line["n"] for line in regret_figures.table_of_curves(rows)} == {100, 400}
-    assert draws(regret_figures.draw_curves, rows) == 6
+    assert draws(regret_figures.draw_curves, rows) == 18
     falling, rising = (altered(rows, "regret", 1e4, n=n) for n in (100, 400))
     assert any("Regrets fall" in s for s in flips(regret_figures.judge_curves, falling, rising))
     ordered = spread_by_budget(rows)

@@ -1,8 +1,8 @@
 """Figures in one manner: ours has one colour that nobody else has, a variant its line style, spread is shaded.
 
-Lines are drawn from thick to thin with markers of their own, so that one that covers another does not hide it. Where a
-row of panels shows the same lines, their names stand at the ends of the last panel's lines; otherwise there is one
-legend.
+Lines are drawn from thick to thin, ours first, with markers of their own, so that one that covers another does not hide
+it. Where a row of panels shows the same lines, their names stand at the ends of the last panel's lines; otherwise there
+is one legend.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def curves(
             marker="" if reference else _MARKERS[number % len(_MARKERS)],
             markersize=4,
             markerfacecolor=color if mine else "white",
-            linewidth=1.0 if reference else 2.8 - 1.8 * number / max(1, len(names) - 1),
+            linewidth=1.0 if reference else 3.0 if mine else 2.2 - 1.2 * number / max(1, len(names) - 1),
+            zorder=1.9 if mine else 2.0,  # the thickest line is the lowest
             label=label,
             # At its end a line has a short name: what all others in the panel have too is in the title.
             gid=str(name[0]) if mine or reference or len(others) == 1 else label,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,6 @@ _PAPER = {"algorithm": PRINTED, "variant": "paper"}
 _SOUND = {"algorithm": PRINTED, "variant": "sound"}
 _PLAIN = {"algorithm": PLAIN}
 _KINDS = ("algorithm", "variant", "step")
-_TOLD = " told B, bandwidth"
 _RIVALRIES = (
     (INFORMED, _SOUND, "told what Algorithm 1 knows, is not worse than its sound version"),
     (OURS, _SOUND, "with bounds alone, is not worse than the sound version of Algorithm 1"),
@@ -131,29 +130,20 @@ def judge_curves(rows: list[Row]) -> list[Check]:
 
 
 def draw_curves(rows: list[Row], figure: Any) -> None:
-    """Draw estimation errors above regrets, one column per level, logarithmic."""
-    shown = [
-        {
-            **row,
-            "budget": "not private" if row["mu"] is None else f"mu = {row['mu']:g}",
-            "variant": f"{row['variant']}{_TOLD}" if row["algorithm"] == INFORMED else row["variant"],
-        }
-        for row in rows
-    ]
-    axes = panels(figure, len(LEVELS), 2, sharex=True)
-    for column, level in enumerate(LEVELS):
-        chosen = select(shown, quantile=level)
-        for ax, value, words in (
-            (axes[0, column], "distance", "estimation error"),
-            (axes[1, column], "regret", "regret"),
-        ):
-            curves(ax, chosen, "n", value, series=("budget", "variant"))
-            ax.set(yscale="log", ylabel=words)
-            for line in ax.lines:
-                if str(line.get_label()).endswith(_TOLD):
-                    line.set(linewidth=0.9, marker="+", markersize=7)
-        axes[0, column].set_title(f"level {level:g}")
-        axes[1, column].set(xlabel="number of observations", xticks=SIZES)
+    """Draw estimation errors above regrets, a row of panels per level, a column per budget, logarithmic."""
+    shown = [{**row, "who": "not private" if row["algorithm"] == PLAIN else row["algorithm"]} for row in rows]
+    kinds = (("distance", "estimation error"), ("regret", "regret"))
+    axes = panels(figure, len(BUDGETS), 2 * len(LEVELS), height=2.0, sharex=True, sharey="row")
+    for row, ((value, words), level) in enumerate(product(kinds, LEVELS)):
+        for ax, mu in zip(axes[row], BUDGETS, strict=True):
+            here = [each for each in select(shown, quantile=level) if each["mu"] in (None, mu)]
+            curves(ax, here, "n", value, series=("who", "variant"))
+            ax.set(yscale="log")
+        axes[row, 0].set_ylabel(f"{words},\nlevel {level:g}")
+    for ax, mu in zip(axes[0], BUDGETS, strict=True):
+        ax.set_title(f"mu = {mu:g}")
+    for ax in axes[-1]:
+        ax.set(xlabel="number of observations", xticks=SIZES)
     finish(figure, axes, columns=5)
 
 
