@@ -44,7 +44,7 @@ from dpconvex.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METRICS", "PrivateScore", "private_score"]
+__all__ = ["METRICS", "PrivateScore", "private_score", "private_score_difference"]
 
 # Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
 # the number of rows may be private and a grid that followed it would move everybody's numbers.
@@ -185,6 +185,98 @@ def private_score(
         exact = exact_evaluation(rows, metric, low, high, bins)
         released = answers.release(answers.claim("score"), exact)
     return describe_evaluation(released, certificate, metric, (low, high), n, level)
+
+
+def private_score_difference(
+    first: Any,
+    second: Any,
+    X: object,
+    y: object,
+    metric: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    ledger: Ledger | None = None,
+    *,
+    groups: object = None,
+    bound: float | None = None,
+    residual_bound: float | None = None,
+    neighbors: str = "replace_one",
+    level: float = _LEVEL,
+    random_state: int | None = None,
+) -> PrivateScore:
+    r"""Return how much larger a score of one model is than that of another on the same private rows, by one charge.
+
+    ``-b + 2 b (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the rows that are valid for both, with ``u_i`` the
+    difference of both numbers of a row, clipped to ``[-b, b]`` and scaled to [0, 1], and r their noisy number.
+
+    Parameters
+    ----------
+    first, second : fitted estimators or pipelines
+        As in :func:`private_score`, for the same rows.
+    X, y, metric, epsilon, delta, mu, ledger, groups, residual_bound, neighbors, level, random_state
+        As in :func:`private_score`; the metric is one with a number per row, by default what ``first`` minimises.
+    bound : float, optional
+        Public bound b of a row's difference, in the metric's units: its whole range by default. Two models that mostly
+        agree differ little, and noise is proportional to the bound.
+
+    Returns
+    -------
+    PrivateScore
+        Positive where the number of ``first`` is larger: worse for losses, better for accuracy and coverage.
+
+    Notes
+    -----
+    Privacy: as that of a mean in :func:`private_score`, whose numbers lie in [0, 1]. With the default bound, noise is
+    as large as that of the difference of two scores with half of the budget each, and with half of that bound half.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import DPQuantileRegressor
+    >>> from dpconvex.evaluation import private_score_difference
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (4000, 2)); y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
+    >>> model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), random_state=0)
+    >>> whole, half = model.fit(X, y), DPQuantileRegressor(**model.get_params()).fit(X * [1, 0], y)
+    >>> found = private_score_difference(whole, half, X, y, epsilon=1.0, bound=0.5, random_state=0)
+    >>> found.value < 0  # the loss of the first is smaller
+    True
+    """
+    owner, evaluated, ranges = "private_score_difference", [], []
+    check_neighbors(neighbors, owner)
+    level = check_share("level", owner, level)
+    if ledger is not None and not hasattr(ledger, "charge"):
+        raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
+    guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
+    for given in (first, second):
+        tables = [step for _, step in getattr(given, "steps", []) if isinstance(step, PublicTable)]
+        model, rows, people = _read_evaluated_table(given, X, groups)
+        check_is_fitted(model, "certificate_")
+        metric = _default_evaluation_metric(model) if metric is None else metric
+        if metric not in _ROW_METRICS:
+            raise parameter_error("metric", owner, f"one with a number per row: {list(_ROW_METRICS)}", repr(metric))
+        _check_evaluation_metric(model, metric, None)
+        schema = tables[0].fit().schema_ if tables else None
+        ranges.append(_evaluation_range(model, metric, residual_bound, None, schema))
+        evaluated.append(_read_evaluated_rows(model, rows, y, people, least_rows(neighbors)))
+    widest = max(high - low for low, high in ranges)
+    allowed = "None or a number above 0"
+    bound = widest if bound is None else check_number("bound", owner, bound, allowed, 0, 1e150, low_open=True)
+    ours, theirs = evaluated
+    told = {"seeded": random_state is not None, "people": ours.people is not None}
+    certificate = EvaluationCertificate.issue(guarantee, "score", "mean", ours.count, 2, 1, neighbors, **told)
+    noise = NoiseSource(random_state)
+    charge_private_model(ledger, certificate, owner)
+    with without_model_warnings():
+        numbers = [_clipped_row_scores(rows, str(metric), *ends) for rows, ends in zip(evaluated, ranges, strict=True)]
+        unit = np.clip(((numbers[0] - numbers[1]) / bound + 1) / 2, 0.0, 1.0)
+        both = replace(ours, target=np.where(theirs.valid, ours.target, np.nan))
+        answers = PrivateAnswers({"score": certificate.term}, noise)
+        exact = _sum_evaluated_scores(both, np.rint(unit * _GRID) - _GRID / 2)
+        released = answers.release(answers.claim("score"), exact)
+    limits = -bound, bound
+    return describe_evaluation(released, certificate, f"difference of {metric}", limits, ours.count, level)
 
 
 def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
@@ -463,11 +555,15 @@ def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, 
         predicted = rows.answers("predict_proba")[:, 1]
         of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
         return np.concatenate([_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
-    values = _ROW_METRICS[metric](rows)
-    worst = low if metric in _HIGHER_IS_BETTER else high
-    values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
-    unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
+    unit = np.clip((_clipped_row_scores(rows, metric, low, high) - low) / (high - low), 0.0, 1.0)
     return _sum_evaluated_scores(rows, np.rint(unit * _GRID) - _GRID / 2)
+
+
+def _clipped_row_scores(rows: EvaluatedRows, metric: str, low: float, high: float) -> Array:
+    """Return a number of each row within the range; the worst where it is none."""
+    worst = low if metric in _HIGHER_IS_BETTER else high
+    values = np.nan_to_num(_ROW_METRICS[metric](rows), nan=worst, posinf=high, neginf=low)
+    return np.clip(values, low, high)
 
 
 def _sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:

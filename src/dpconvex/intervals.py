@@ -158,9 +158,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _model(self, seed: int | None = None) -> Any:
         """Return the unfitted estimator with the budget of the whole, after checks."""
         if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
-            raise parameter_error(
-                "estimator", "DPConformal", "a regression of dpconvex", type(self.estimator).__name__, kind=TypeError
-            )
+            allowed = "a regression of dpconvex (in a pipeline, DPConformal is the last step, around the regression)"
+            raise parameter_error("estimator", "DPConformal", allowed, type(self.estimator).__name__, kind=TypeError)
         model: Any = clone(self.estimator)
         if model.neighbors != "replace_one":
             raise ValueError(

@@ -32,6 +32,7 @@ from dpconvex.evaluation import (
     evaluation_statistic,
     exact_evaluation,
     private_score,
+    private_score_difference,
 )
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
@@ -451,3 +452,27 @@ def test_scores_are_over_valid_rows(model, metric, groups):
         assert found.curve[name] == pytest.approx(wanted.curve[name], abs=0.05)
     else:
         assert found.value == pytest.approx(wanted.value, rel=0.02, abs=0.01)
+
+
+def test_a_difference_of_two_models_is_one_charge(tmp_path):
+    """Paired by row: with little noise it is the difference of both scores; half the bound has half the noise."""
+    worse = DPQuantileRegressor(0.8, target_bounds=(-5, 5), **LIMITS).fit(ROWS * [0, 1], DEMAND)
+    pair = MODELS["quantile"], worse
+    ledger = Ledger(tmp_path / "ledger.json", epsilon=1e6, delta=1e-3)
+    found = private_score_difference(*pair, ROWS, DEMAND, "pinball", mu=500.0, random_state=0, ledger=ledger)
+    losses = [mean_pinball_loss(DEMAND, each.predict(ROWS), alpha=0.8) for each in pair]
+    assert found.value == pytest.approx(losses[0] - losses[1], abs=1e-3)
+    assert found.metric == "difference of pinball"
+    assert len(ledger.entries()) == 1
+    found.certificate.verify()
+    lengths = [
+        np.ptp(private_score_difference(*pair, ROWS, DEMAND, epsilon=1.0, bound=bound, random_state=0).interval)
+        for bound in (2.0, 1.0)
+    ]
+    assert lengths[0] == pytest.approx(2 * lengths[1], rel=0.05)
+    invalid = np.where(np.arange(3000) < 1000, np.nan, DEMAND)
+    fewer = private_score_difference(*pair, ROWS, invalid, mu=500.0, random_state=0, groups=np.arange(3000))
+    assert fewer.rows == pytest.approx(2000, abs=5)
+    for wrong, match in (({"metric": "residuals"}, "number per row"), ({"bound": -1.0}, "above 0")):
+        with pytest.raises(ValueError, match=match):
+            private_score_difference(*pair, ROWS, DEMAND, **wrong)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import dpconvex as dp
-from dpconvex.evaluation import private_score
+from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import ExponentialMechanism, NoisyGradientDescent, NoisySGD, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
@@ -240,14 +240,18 @@ class Drawn:
 class Scored:
     """A private score of a model that is public, with the face of an estimator."""
 
-    def __init__(self, random_state, metric, model, neighbors=REPLACE, nominal_samples=None, **budget):
+    def __init__(self, random_state, metric, model, second=None, neighbors=REPLACE, nominal_samples=None, **budget):
         self.model, self.options = model, {"metric": metric, "neighbors": neighbors, **budget}
-        self.seed = random_state
+        self.seed, self.second = random_state, second
 
     def fit(self, X, y, groups=None):
         columns = self.model.coef_.size
         X = np.hstack([X] * columns)[:, :columns]  # as many as the model has
-        score = private_score(self.model, X, y, random_state=self.seed, groups=groups, **self.options)
+        given = {"random_state": self.seed, "groups": groups, **self.options}
+        if self.second is None:
+            score = private_score(self.model, X, y, **given)
+        else:
+            score = private_score_difference(self.model, self.second, X, y, **given)
         self.certificate_ = score.certificate
         self.score_ = (score.value, score.interval, score.curve)
         return self
@@ -307,6 +311,10 @@ def _others() -> dict[str, Fit]:
             relations = (REPLACE,) if metric == "auc" else RELATIONS
             facts = {"metric": metric, "model": model}
             found[f"private_score-{metric}"] = Fit(Scored, target, BOTH, facts, {}, ("rows", "people"), relations)
+    models = {name: public_model(dp.DPQuantileRegressor, quantile=level, **NUMBERS)
+              for name, level in (("model", 0.2), ("second", 0.8))}  # fmt: skip
+    facts = {"metric": "absolute", **models, "bound": 0.7}
+    found["private_score_difference"] = Fit(Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS)
     # Ranges that are paid for: which questions follow depends on the answers.
     facts = {
         "metric": "absolute",
