@@ -466,3 +466,16 @@ def test_a_formula_picks_columns_of_the_schema(folder):
     )
     assert refused.exit_code == 2
     assert "A formula may have" in refused.stderr
+
+
+def test_templates_tell_thousands_from_decimals(folder):
+    """Read with a decimal comma, 4,373 is a thousandth of what it is: nobody would notice."""
+    rows = "".join(f"{1000 + 371 * k:,};{k};{k}.5\n" for k in range(90))
+    (folder / "t.csv").write_text("income;age;height\n" + rows)
+    text = folder.run("bounds", "init", "t.csv", "--target", "age").stdout
+    assert 'decimal = "1,234.5"' in text
+    (folder / "t.toml").write_text("[features]\nincome = [0, 100000]\nheight = [0, 100]\n[target]\nage = [0, 99]\n")
+    checked = json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)
+    assert '"1,234.5"' in checked["columns"][0]["hint"]
+    (folder / "t.toml").write_text('[file]\ndecimal = "1,234.5"\n' + (folder / "t.toml").read_text())
+    assert json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)["invalid"] == 0

@@ -142,3 +142,12 @@ def test_a_model_of_a_formula_reads_tables_from_its_file(tmp_path):
     save_model(model, tmp_path / "model.json", schema=schema)
     loaded = load_model(tmp_path / "model.json")
     np.testing.assert_allclose(loaded.predict(rows), model.predict(table.transform(rows)))
+
+
+def test_names_between_backticks_may_be_any_text():
+    schema = {"features": {"hourly wage (EUR)": [1, 300], "exper.": [0, 50]}, "categories": {"kind of job": ["a", "b"]}}
+    formula = "log(`hourly wage (EUR)`) ~ `exper.` + I(`exper.` ** 2) + C(`kind of job`, Treatment('b'))"
+    table = PublicTable(schema, formula=formula)
+    assert list(table.get_feature_names_out()) == ["exper.", "I(`exper.` ** 2)", "kind of job=a"]
+    found = table.transform({"exper.": [2, 3], "kind of job": ["a", "b"]}).to_numpy()
+    np.testing.assert_array_equal(found, [[2, 4, 1], [3, 9, 0]])

@@ -158,6 +158,25 @@ def test_one_setting_drops_the_first_of_all_blocks_that_do_not_say_otherwise():
     np.testing.assert_array_equal(sparse.toarray(), np.column_stack(list(found.values())))
 
 
+def test_other_spellings_of_a_category_are_that_category():
+    tables = {"categories": {"c": {"values": ["F", "M"], "also": {"female": "F", "f": "F"}, "drop": "M"}}}
+    assert encoded(tables, c=["F", "female", "f", "M", "m"]) == {"c=F": [1, 1, 1, 0, 0]}
+    schema = parse_schema(tables)
+    assert parse_schema(schema_to_dict(schema)) == schema
+
+
+def test_commas_that_set_off_thousands_are_declared():
+    cells = ["4,373", "1,234,567.5", "12", "12,34", "0.5", "1,2345"]
+    nan = math.nan
+    tables = {**features(n=[0, 1e9]), "file": {"decimal": "1,234.5"}}
+    np.testing.assert_array_equal(encoded(tables, n=cells)["n"], [4373, 1234567.5, 12, nan, 0.5, nan])
+    np.testing.assert_array_equal(encoded(features(n=[0, 1e9]), n=cells)["n"], [nan, nan, 12, nan, 0.5, nan])
+    schema = parse_schema(tables)
+    assert parse_schema(schema_to_dict(schema)) == schema
+    codes = {"categories": {"c": ["4373", "12"]}, "file": {"decimal": "1,234.5"}}
+    assert encoded(codes, c=["4,373", "12.0"]) == {"c=4373": [1, 0], "c=12": [0, 1]}
+
+
 EXPRESSIONS = (
     "x ** 2", "(x - 3) ** 3", "log(x + 6)", "1 / (x + 7)", "x * (1 - x)", "exp(-x / 10)", "abs(x - 1)",
     "(x + 5) ** 0.5",
@@ -241,6 +260,9 @@ def test_products_of_two_positive_numbers_are_bounded_by_their_number():
         ({"categories": {"c": {"values": ["a", "b"], "drop": "z"}}}, "have drop"),
         ({"categories": {"c": ["a"]}, "encoding": {"drop": "first"}}, "drops the only level of 'c'"),
         ({"categories": {"c": ["a"]}, "encoding": {"drop": "last"}}, "[encoding] must be"),
+        ({"categories": {"c": {"values": ["a"], "also": {"b": "z"}}}}, "have also"),
+        ({"categories": {"c": {"values": ["a", "1"], "also": {"1.0": "a"}}}}, "which are one"),
+        ({**features(n=[0, 1]), "file": {"decimal": ";"}}, "decimal in [file] must be"),
         (features(n={"bounds": [0, 1], "knots": [2]}), "knots between its bounds"),
         (features(n={"bounds": [0, 1], "missing": 2}), "have a missing rule of"),
         (features(n={"bounds": [0, 1], "missing": "other"}), "have a missing rule of"),

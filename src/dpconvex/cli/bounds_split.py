@@ -161,8 +161,8 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
     parts = [_HEAD]
     kinds = {name: column.kind for name, column in seen.items()}
     said = {"delimiter": file.delimiter, "encoding": file.encoding}
-    if any(column.decimal == "," for column in seen.values()):
-        said["decimal"] = ","
+    for decimal in sorted({column.decimal for column in seen.values()} - {"."}, reverse=True):
+        said["decimal"] = decimal  # a comma, if columns differ: the other reading is a thousand times as large
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
     lines += ["line_breaks = true"] if file.line_breaks else []
     parts += ["[file]", *lines, ""] if lines else []

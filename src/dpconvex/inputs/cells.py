@@ -27,6 +27,9 @@ from dpconvex.on_demand import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
+# A number whose decimal sign is a point and whose thousands are set off by commas, and how a schema declares it.
+_THOUSANDS_NUMBER = r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$"
+THOUSANDS = "1,234.5"
 # One way only to part a run of digits: a pattern with two takes the square of a long cell's length.
 _POINT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 _COMMA = re.compile(r"([+-]?)(\d{1,3}(?:\.\d{3})+|\d*)(?:,(\d*))?((?:[eE][+-]?\d+)?)", re.ASCII)
@@ -61,6 +64,7 @@ class Cells:
         found = np.full(len(self), math.nan)
         if self.text is not None:
             text = replace_decimal_comma(self.text) if decimal == "," else self.text
+            text = remove_thousands(text) if decimal == THOUSANDS else text
             truth = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
             found = text.cast(pl.Float64, strict=False).fill_null(truth).fill_null(math.nan).to_numpy()
         if self.numbers is not None:
@@ -105,6 +109,12 @@ def replace_decimal_comma(text: pl.Series) -> pl.Series:
     plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     pointed = text.str.contains(".", literal=True) & ~text.str.contains(_COMMA_NUMBER)
     return plain.set(pointed.fill_null(False), None)
+
+
+def remove_thousands(text: pl.Series) -> pl.Series:
+    """Return numbers without the commas that set off their thousands; other text is as it was."""
+    set_off = text.str.contains(_THOUSANDS_NUMBER).fill_null(False)
+    return text.str.replace_all(",", "", literal=True).zip_with(set_off, text)
 
 
 def read_cells(column: Any) -> Cells:
@@ -230,6 +240,8 @@ def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
 
 def _parse_number_cell(text: str, decimal: str) -> float | None:
     """Return the number that a text is, by the decimal sign or else by a point."""
+    if decimal == THOUSANDS and re.fullmatch(_THOUSANDS_NUMBER, text, re.ASCII):
+        text = text.replace(",", "")
     parts = _COMMA.fullmatch(text) if decimal == "," else None
     if parts is not None:
         sign, whole, rest, power = parts.groups()

@@ -179,7 +179,8 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
 
 
 def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
-    declared = CellWordMatcher(column.values, file.decimal)
+    declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
+    meant = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
@@ -193,7 +194,7 @@ def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) ->
     def code(cell: Cell) -> int:
         index = declared.find(cell)
         if index is not None:
-            return index
+            return meant[index]
         return missing if is_missing_cell(cell) or missing_words.find(cell) is not None else other
 
     return _indicator_block(map_cells(cells, code, np.intp), len(column.labels))

@@ -73,8 +73,11 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
         check_csv_delimiter(delimiter)
     if "encoding" in values:
         check_csv_encoding(values["encoding"])
-    if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
-        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
+    if decimal not in (".", ",", "1,234.5") or (decimal == "," and delimiter == ","):
+        raise InputError(
+            'The schema\'s decimal in [file] must be ".", "," or "1,234.5" (commas set off thousands), and not the '
+            "delimiter."
+        )
     if not isinstance(values.get("line_breaks", False), bool):
         raise InputError("The schema's line_breaks in [file] must be true or false.")
     if "missing" in values:

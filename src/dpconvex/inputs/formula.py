@@ -7,6 +7,7 @@ out from the data. Each term becomes a column of the schema, so that a row's num
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -136,19 +137,29 @@ def _check_bounds(text: str, transform: str, bounds: tuple[float, float]) -> Non
         raise _refused(text, str(error), "Change the schema's bounds, or the transform") from None
 
 
+def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
+    """Return a factor with a word for each name between backticks, and the names by their words."""
+    names = dict.fromkeys(re.findall("`([^`]+)`", text))
+    quoted = {f"quoted_{number}": name for number, name in enumerate(names)}
+    for word, name in quoted.items():
+        text = text.replace(f"`{name}`", word)
+    return text, quoted
+
+
 def _one_column(text: str, known: Iterable[str]) -> tuple[str, str]:
     """Return the single column of a factor, and the factor as an expression of ``x``."""
     if text in known:  # names between backticks may be any text
         return text, "x"
+    plain, quoted = _without_backticks(text)
     try:
-        tree = ast.parse(text, mode="eval")
+        tree = ast.parse(plain, mode="eval")
     except (SyntaxError, ValueError, RecursionError):
         raise _refused(text, "cannot be parsed", "Check its spelling") from None
     called = {getattr(node.func, "id", "np") for node in ast.walk(tree) if isinstance(node, ast.Call)}
     if called - {*FUNCTIONS, "I", "np"}:
         raise _refused(text, f"calls other functions than {', '.join(FUNCTIONS)}", "Splines are knots of the schema")
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {*FUNCTIONS, "I", "np"}
-    missing = sorted(names - set(known))
+    missing = sorted(name for name in names if quoted.get(name, name) not in set(known))
     if missing:
         raise _refused(text, f"names {shown_name(missing[0])}, which the schema does not", "Add it to the schema")
     if len(names) != 1:
@@ -156,7 +167,8 @@ def _one_column(text: str, known: Iterable[str]) -> tuple[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
             node.id = "x"
-    return names.pop(), ast.unparse(tree)
+    found = names.pop()
+    return quoted.get(found, found), ast.unparse(tree)
 
 
 class _FormulaColumns:
@@ -205,8 +217,9 @@ class _FormulaColumns:
 
 def _category_of(text: str) -> tuple[str | None, str | None]:
     """Return the column and the level of ``C(column, Treatment("level"))``; None for what is no ``C``."""
+    plain, quoted = _without_backticks(text)
     try:
-        call = ast.parse(text, mode="eval").body
+        call = ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         return None, None
     if not (isinstance(call, ast.Call) and getattr(call.func, "id", "") == "C"):
@@ -214,11 +227,12 @@ def _category_of(text: str) -> tuple[str | None, str | None]:
     arguments = call.args
     if call.keywords or not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], ast.Name):
         raise _refused(text, "is more than a column and a level", 'Write C(column) or C(column, Treatment("level"))')
+    name = quoted.get(arguments[0].id, arguments[0].id)
     if len(arguments) == 1:
-        return arguments[0].id, None
+        return name, None
     contrast = arguments[1]
     given = [*getattr(contrast, "args", []), *(word.value for word in getattr(contrast, "keywords", []))]
     treatment = ast.unparse(getattr(contrast, "func", contrast)) in ("Treatment", "contr.treatment")
     if not treatment or len(given) != 1 or not isinstance(given[0], ast.Constant):
         raise _refused(text, "is another contrast", 'Write C(column, Treatment("level"))')
-    return arguments[0].id, str(given[0].value)
+    return name, str(given[0].value)

@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.person_identifiers import NOBODY, person_tags
-from dpconvex.inputs.cells import Cell, Cells, CellWordMatcher, map_cells, read_cells, replace_decimal_comma
+from dpconvex.inputs.cells import (
+    THOUSANDS,
+    Cell,
+    Cells,
+    CellWordMatcher,
+    map_cells,
+    read_cells,
+    remove_thousands,
+    replace_decimal_comma,
+)
 from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encode_times, encoded_array, flag_word
 from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
 from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber, source_column
@@ -81,6 +90,8 @@ def _inspect_column_kind(column: pl.Series) -> InspectedKind:
         if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
             return InspectedKind("identifier")
         return InspectedKind("number")
+    if not digits and remove_thousands(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
+        return InspectedKind("number", decimal=THOUSANDS)
     if not digits and replace_decimal_comma(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
         return InspectedKind("number", decimal=",")
     words = known.unique().to_list()
@@ -172,9 +183,10 @@ def _inspect_column(column: Column, cells: Cells, file: CSVFormat) -> ColumnInsp
         declared = CellWordMatcher((*column.true, *column.false), file.decimal)
         lost, kind = map_cells(cells, lambda cell: flag_word(declared, cell) is None, bool), "flag"
     else:
-        matcher = CellWordMatcher(column.values, file.decimal)
+        also = [word for word, _ in column.also]
+        matcher = CellWordMatcher([*column.values, *also], file.decimal)
         lost = map_cells(cells, lambda cell: matcher.find(cell) is None, bool)
-        return _inspect_words(column.name, "category", column.values, cells, lost, file)
+        return _inspect_words(column.name, "category", column.values, cells, lost, file, also)
     return ColumnInspection(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
 
 
@@ -185,17 +197,18 @@ def _inspect_numbers(
     unread = np.isnan(numbers) & ~empty
     low, high = bounds or (-np.inf, np.inf)
     outside = int(((numbers < low) | (numbers > high)).sum())
-    hint, sign = "", "," if file.decimal == "." else "."
-    if unread.any() and not np.isnan(cells.as_numbers(sign)[unread]).all():
-        hint = f'some are numbers with decimal = "{sign}" in [file]'
+    hint = ""
+    for sign in (THOUSANDS, ",", "."):
+        if not hint and unread.any() and not np.isnan(cells.as_numbers(sign)[unread]).all():
+            hint = f'some are numbers with decimal = "{sign}" in [file]'
     return ColumnInspection(name, kind, int(empty.sum()), int(unread.sum()), outside, 0, hint)
 
 
 def _inspect_words(
-    name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: CSVFormat
+    name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: CSVFormat, also: Sequence[str] = ()
 ) -> ColumnInspection:
     """Return the counts of a column of declared words, given which cells mean none of them."""
-    empty, declared = _is_empty(cells, file), CellWordMatcher(words, file.decimal)
+    empty, declared = _is_empty(cells, file), CellWordMatcher([*words, *also], file.decimal)
     items = cells.distinct()[0]
     found = [declared.find(item) for item in items]
     lowered = {word.lower() for word in words}
@@ -204,5 +217,5 @@ def _inspect_words(
         for item, index in zip(items, found, strict=True)
     )
     hint = "some differ in capital letters only" if alike else ""
-    absent = len(words) - len(set(found) - {None})
+    absent = len(words) - len({index for index in found if index is not None and index < len(words)})
     return ColumnInspection(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)

@@ -154,7 +154,8 @@ class SchemaFlag:
 class SchemaCategory:
     """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``.
 
-    The category ``drop``, or the first one for ``"first"``, has zeros too: the others are compared with it.
+    The category ``drop``, or the first one for ``"first"``, has zeros too: the others are compared with it. ``also``
+    has pairs of another spelling and the category it stands for.
     """
 
     name: str
@@ -162,6 +163,7 @@ class SchemaCategory:
     other: bool = False
     missing: SchemaMissing = SchemaMissing("other")
     drop: str = ""
+    also: tuple[tuple[str, str], ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -484,8 +486,9 @@ def _check_schema_words(schema: Schema) -> None:
         if isinstance(column, SchemaFlag):
             true, false = ((word, "true") for word in column.true), ((word, "false") for word in column.false)
             listed.append((column.name, [*true, *false]))
-        words = column.values if isinstance(column, SchemaCategory) else None
-        words = column.classes if isinstance(column, SchemaTarget) else words
+        if isinstance(column, SchemaCategory):
+            listed.append((column.name, [*((word, word) for word in column.values), *column.also]))
+        words = column.classes if isinstance(column, SchemaTarget) else None
         if column is not None and words is not None:
             listed.append((column.name, [(word, word) for word in words]))
     kinds = {"number": "number as float64", "truth": "truth value", "time": "time"}
@@ -619,12 +622,18 @@ def _parse_schema_category(name: str, value: Any) -> SchemaCategory:
     table = "categories"
     if not isinstance(value, Mapping):
         return SchemaCategory(name, _parse_schema_words(table, name, value))
-    _check_keys(table, name, value, ("values", "other", "drop", "missing"))
+    _check_keys(table, name, value, ("values", "other", "drop", "missing", "also"))
     values, other = _parse_schema_words(table, name, value.get("values")), value.get("other", False)
     _require(isinstance(other, bool), table, name, "have other = true or false")
     rule, rules = value.get("missing", "other"), ("row", "indicator", "other")
     missing = _parse_schema_missing(table, name, rule, rules, lambda word: word if word in values else None)
-    return SchemaCategory(name, values, other, missing, _parse_schema_drop(table, name, value.get("drop", ""), values))
+    also = value.get("also", {})
+    spelled = isinstance(also, Mapping) and all(isinstance(word, str) and word.strip() for word in also)
+    known = spelled and all(meant in values for meant in also.values()) and not set(also) & set(values)
+    _require(known, table, name, 'have also = {"other spelling" = "a category"}')
+    drop = _parse_schema_drop(table, name, value.get("drop", ""), values)
+    pairs = tuple((word.strip(), meant) for word, meant in also.items())
+    return SchemaCategory(name, values, other, missing, drop, pairs)
 
 
 def _parse_schema_flag(name: str, value: Any) -> SchemaFlag:
@@ -740,6 +749,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         rule, constant = column.missing.rule, _to_plain(column.missing.value)
         settings["missing"] = {"value": constant} if rule == "value" else rule
         given = {key: _to_plain(value) for key, value in settings.items() if value not in ("", (), None)}
+        if "also" in given:
+            given["also"] = dict(settings["also"])
         tables[table_of[type(column)]][column.name] = given
     for item in schema.interactions:
         tables["interactions"][item.name] = [item.left, item.right]

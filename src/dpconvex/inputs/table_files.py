@@ -254,7 +254,7 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
 
 def _comma_hint(file: csv_reader.CSVFormat) -> str:
     """Return how numbers with a decimal comma are read, where the schema does not say so."""
-    return "" if file.decimal == "," else ' Decimal commas need decimal = "," in [file].'
+    return "" if file.decimal != "." else ' Commas need decimal = "," in [file], or "1,234.5" for thousands.'
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
