@@ -180,7 +180,7 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
 
 def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
-    meant = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
+    meant: list[int] = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)

@@ -27,24 +27,13 @@ _GRID = 121  # points of a curve
 
 @dataclass(frozen=True)
 class ColumnEffect:
-    """How a model's value differs along one column of the table, all its terms together.
-
-    Attributes
-    ----------
-    name, labels : str, tuple of str
-        The column, and its levels; none for a column of numbers.
-    points : array
-        Numbers of the column, or positions of its levels.
-    values, low, high : array
-        Differences from the level of reference, or from the mean of all points where there is none, and the ends of
-        pointwise confidence intervals; NaN where the fit paid for none.
-    """
+    """How a model's value differs along one column of the table, all its terms together."""
 
     name: str
-    labels: tuple[str, ...]
-    points: Array
-    values: Array
-    low: Array
+    labels: tuple[str, ...]  # of levels; none for a column of numbers
+    points: Array  # numbers of the column, or positions of its levels
+    values: Array  # differences from the level of reference, or from the mean of all points where there is none
+    low: Array  # ends of pointwise confidence intervals; NaN where the fit paid for none
     high: Array
 
 
@@ -133,23 +122,7 @@ def _effect_levels(column: SchemaFlag | SchemaCategory) -> tuple[list[object], l
 
 
 def plot_effects(model: Fitted, schema: object = None, level: float = LEVEL, axes: Sequence[Axes] | None = None) -> Any:
-    """Draw the effect of every column of the table: curves of numbers, dots of levels.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        With one vector of coefficients, of columns that a schema made; with ``inference=True`` for intervals.
-    schema : PublicTable, Schema, mapping or path, optional
-        That of the fit; by default the one that a loaded model carries.
-    level : float, default=0.95
-        Of the pointwise intervals.
-    axes : sequence of matplotlib axes, optional
-        Where to draw, one for each column; needs matplotlib.
-
-    Returns
-    -------
-    array of axes
-    """
+    """Draw the effect of every column and return the axes; see the estimators' method of the same name."""
     effects = column_effects(model, schema, level)
     if axes is None:
         import matplotlib.pyplot as plt
