@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators import (
         DPAUCClassifier,
         DPBowl,
+        DPDiscreteHazard,
         DPL1Link,
         DPLinearRegression,
         DPLinearSVC,
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyWarning
 else:
     _MODELS = (
-        "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression",
-        "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier",
-        "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError",
-        "load_model", "save_model",
+        "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
+        "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
+        "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
+        "ModelFileError", "load_model", "save_model",
     )  # fmt: skip
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
     _ROOMS = (
@@ -44,8 +45,8 @@ else:
     __getattr__, __dir__ = on_demand(__name__, _HOMES | {"PrivacyWarning": "privacy", "check_pipeline": "pipelines"})
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression", "DPMedian",
-    "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor",
-    "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError", "PrivacyWarning", "__version__",
-    "check_pipeline", "load_model", "save_model",
+    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
+    "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
+    "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
+    "ModelFileError", "PrivacyWarning", "__version__", "check_pipeline", "load_model", "save_model",
 ]  # fmt: skip

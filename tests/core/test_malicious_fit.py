@@ -15,12 +15,22 @@ import numpy as np
 import pytest
 
 from dpconvex.core.private_rows import PrivateRows
-from dpconvex.core.queries import QueryFactor, QueryScore, QuerySlope, QueryStatistic
+from dpconvex.core.queries import QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap
-from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
+from dpconvex.losses import (
+    CrammerSinger,
+    DiscreteHazard,
+    Hinge,
+    Huber,
+    Logistic,
+    Pinball,
+    ProportionalOdds,
+    Softmax,
+    Squared,
+)
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.privacy.certificate import CertificateError
@@ -58,6 +68,8 @@ def certificates(relation: str, people: bool):
         if not people:
             settings = {"gradient": descent.settings(), "inference": True}
             yield descent.certify(bounds, claim, settings)
+    for several in (Softmax(3), DiscreteHazard(2)):
+        yield descent.certify(LinearBounds(12, COLUMNS, several, **facts, people=people), claim)
     levels = {"gradient": descent.settings(levels=(0.2, 0.9))}
     yield descent.certify(LinearBounds(12, COLUMNS, Pinball(0.5), **facts, people=people), claim, levels)
 
@@ -148,6 +160,7 @@ def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
     loss = LOSSES[rng.integers(len(LOSSES))]
     slope = QuerySlope(loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"])))
     factor = (None, QueryFactor("slope", loss), QueryFactor("inside", width=0.5), QueryFactor("curvature", Logistic()))
+    several = (Softmax(3), DiscreteHazard(2), CrammerSinger(3), ProportionalOdds(3))[rng.integers(4)]
     if rows.bounds.neighbors == "replace_one" and rng.random() < 0.2:
         rows = rows.part(int(rng.integers(1, 14)))
     questions = {
@@ -157,6 +170,9 @@ def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
         ),
         "octaves": lambda: rows.column_octaves(name, 0, int(rng.choice([16, 16, 8]))),
         "slopes": lambda: rows.slope_sum(name, odd_array(rng, size), slope, frame, unit),
+        "several": lambda: rows.slopes_sum(
+            name, odd_array(rng, several.margins, size), QuerySlopes(several, slope.weighting), frame, unit
+        ),
         "moments": lambda: rows.second_moments(
             name, frame, unit, factor[rng.integers(4)], odd_array(rng, size)
         ),

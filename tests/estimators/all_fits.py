@@ -7,6 +7,7 @@ import numpy as np
 from dpconvex import (
     DPAUCClassifier,
     DPBowl,
+    DPDiscreteHazard,
     DPL1Link,
     DPLinearRegression,
     DPLinearSVC,
@@ -74,6 +75,7 @@ REGRESSIONS = {
     **_regression(DPTiltedRegressor, {"output": {}, "share": {"share": 0.2}}),
     **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),
     **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"], **INTERVALS}),
+    "DPDiscreteHazard gradient": lambda: DPDiscreteHazard((0.5, 1.0), epsilon=1.0, feature_bounds=(-1, 1)),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),

@@ -335,15 +335,21 @@ ESTIMATORS: dict[str, Fit] = {
         "auto": one(GAUSSIAN, pairs=3), "output": one(GAUSSIAN, mechanism="output", pairs=3)}),
     **fits_of(dp.DPLinearRegression, "number", NUMBERS, {
         "squares": one((*GAUSSIAN, {"mu": 300.0})), "output": one(BOTH, mechanism="output", pairs=3), **INFERENCE}),
+    **fits_of(dp.DPDiscreteHazard, "number", {"horizons": (0.5, 1.0, 1.5)}, {  # signed times
+        "gradient": one(GAUSSIAN, PAIRS, variants=without("people"), pairs=3),
+        "late": one(({"mu": 300.0},), PAIRS, variants=without("people"), pairs=3)}),
     **fits_of(dp.DPTiltedRegressor, "number", NUMBERS, TILTED),
     **fits_of(dp.DPRobustRegressor, "number", NUMBERS, OUTPUT),
     **fits_of(dp.DPLogisticRegression, "label", TWO, {
         **SUMS, **INFERENCE, "late": one(({"mu": 300.0},), pairs=3)}),
     **fits_of(dp.DPLogisticRegression, "three labels", THREE, {
-        "three": one(GAUSSIAN, pairs=3), "three-objective": one(APPROXIMATE, mechanism="objective"),
+        "three": one(GAUSSIAN, pairs=3), "three-ridged": one(GAUSSIAN, RIDGED, mechanism="gradient", pairs=3),
+        "three-late": one(({"mu": 300.0},), pairs=3), "three-objective": one(APPROXIMATE, mechanism="objective"),
         "class-weights": one(GAUSSIAN, class_weight={0: 0.3, 2: 2.0}, pairs=3,
                              variants=without("sparse", "dask"))}),
     **fits_of(dp.DPLinearSVC, "label", TWO, SUMS),
+    **fits_of(dp.DPLinearSVC, "three labels", THREE, {
+        "three": one(GAUSSIAN, pairs=3), "three-late": one(({"mu": 300.0},), pairs=3)}),
     **fits_of(dp.DPTiltedClassifier, "label", TWO, TILTED),
     **fits_of(dp.DPTopRankClassifier, "label", TWO, {
         "output": one(GAUSSIAN, PAIRS, top=2, variants=ONLY_ROWS, relations=(REPLACE,), pairs=3),

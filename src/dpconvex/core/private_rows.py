@@ -35,12 +35,14 @@ from dpconvex.core.queries import (
     QueryFactor,
     QueryScore,
     QuerySlope,
+    QuerySlopes,
     QueryStatistic,
     largest_query_cancellation,
     pack_query_matrix,
     prove_queries,
     registered_query_factor,
     registered_query_slope,
+    registered_query_slopes,
     symmetric_entries,
     unpack_query_matrix,
 )
@@ -56,6 +58,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
+_ROUND_UP = 1 + 1e-12  # of norms of slopes: more than the roundings of some thousand of them
 _TINY = 1e-300  # added to distances, whose logarithms are counted
 
 
@@ -254,6 +257,30 @@ class PrivateRows:
         return self._answers.release(term, exact) * unit
 
     @_one_private_answer
+    def slopes_sum(
+        self, name: str, thetas: ArrayLike, slopes: QuerySlopes, coordinates: Coordinates, unit: float = 1.0
+    ) -> Array:
+        """Return the sum of what records add by several slopes, each at most ``bound * unit`` long, plus noise.
+
+        ``thetas`` has the coefficients of each margin. The answer has a row for each margin where coefficients are
+        separate; else all intercepts' sums come first, and the common coefficients' sums without the constant follow.
+        """
+        slopes = registered_query_slopes(slopes)
+        frame, unit, size = self._checked(coordinates), private_positive_number(unit), self.bounds.dimension
+        loss, separate = slopes.loss, slopes.loss.lift == "separate"
+        points = private_finite_numbers(thetas)
+        if points.shape != (loss.margins, size) or not (separate or self._lead):
+            raise ValueError(f"The question needs coefficients of shape {(loss.margins, size)} and an intercept.")
+        term = self._answers.claim(name, ("vector",), loss.coefficients(size))
+        lifted = _LiftedSlopes(slopes, term.record_bound * unit)
+        (total,) = self._measured(frame).combine(np.ascontiguousarray(points.T), lifted)
+        sums = [frame.transform_sum(each) for each in (total if separate else total[-1:])]
+        # A row's constant is 1: sums of slopes are in its column.
+        exact = np.array(sums) if separate else np.concatenate([total[:-1, 0], sums[0][1:]])
+        released = self._answers.release(term, exact / unit) * unit
+        return released.reshape(loss.margins, size) if separate else released
+
+    @_one_private_answer
     def second_moments(
         self,
         name: str,
@@ -410,6 +437,33 @@ class _PrivateRowWeights:
             return np.asarray(self.limit / norms)
         weights = np.minimum(1.0, self.limit / norms)
         return np.asarray(weights**2 if self.weighting == "square" else weights)
+
+
+@dataclass(frozen=True)
+class _LiftedSlopes:
+    """Multiples of a row by the slopes of its margins, and by their sum where coefficients are common.
+
+    One factor shortens what a record adds to the bound; its norm is rounded up. Ignored rows, whose norm is 0 or
+    infinite, add 0, and so does what is not a number. Sums over margins are taken margin by margin.
+    """
+
+    slopes: QuerySlopes
+    bound: float
+
+    def __call__(self, y: Array, z: Array, norms: Array) -> tuple[Array]:
+        loss, weighting = self.slopes.loss, self.slopes.weighting
+        slopes = np.nan_to_num(loss.slopes(y, np.ascontiguousarray(z.T)))
+        if weighting != "clip":
+            slopes = slopes * _PrivateRowWeights(weighting, self.bound / loss.lipschitz)(norms)
+        # Squares of what is left are neither too small nor too large for a number.
+        slopes = np.where(np.abs(slopes) < 1 / _LARGEST, 0.0, np.clip(slopes, -_LARGEST, _LARGEST))
+        lengths, whole = np.sqrt(functools.reduce(np.add, slopes**2)), functools.reduce(np.add, slopes)
+        if loss.lift == "separate":
+            lengths = lengths * norms
+        else:
+            lengths, slopes = np.hypot(lengths, whole * norms), np.vstack([slopes, whole])
+        factors = np.minimum(1.0, self.bound / (lengths * _ROUND_UP))
+        return (np.where((norms > 0) & np.isfinite(norms), slopes * factors, 0.0).T,)
 
 
 def _key(frame: Coordinates) -> tuple[bytes, float, float]:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
+from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
@@ -54,6 +55,7 @@ SCORES = ("residual", "lost squares")
 _ROUNDING_SHARE = 1e-3  # of a vector's sensitivity: what rounding of its sum may add to it
 
 _REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
+_SEVERAL = (CrammerSinger, DiscreteHazard, ProportionalOdds, Softmax)
 _KERNELS = (EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel)
 _SMALLEST, _LARGEST = 1e-100, 1e100  # of slopes: products with lengths neither under- nor overflow
 #: How rows of norm l count beyond the norm c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
@@ -305,6 +307,19 @@ class QuerySlope:
 
 
 @dataclass(frozen=True)
+class QuerySlopes:
+    r"""Slopes ``s_ij`` of a loss of several margins; ``weighting`` as in `WEIGHTINGS`.
+
+    With its row u in the coordinates, a record adds ``s_i u_i^T`` (lift "separate"), of norm ``||s_i|| ||u_i||``, or
+    ``(s_i, (sum_j s_ij) u_i)`` ("common"), of norm at most ``sqrt(||s_i||^2 + (sum_j s_ij)^2 ||u_i||^2)``. One factor
+    shortens it to the bound: the vector's lemma. Sums err margin by margin as one vector's, and so does the whole.
+    """
+
+    loss: SeveralMarginLoss
+    weighting: str = "clip"
+
+
+@dataclass(frozen=True)
 class QueryFactor:
     """The number of every record by whose square second moments are weighted.
 
@@ -337,6 +352,17 @@ def registered_query_slope(slope: QuerySlope, stated: object) -> QuerySlope:
     if not _SMALLEST <= own.largest <= _LARGEST:
         raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
     return own
+
+
+def registered_query_slopes(slopes: QuerySlopes) -> QuerySlopes:
+    """Return slopes of several margins made anew from plain data, or raise."""
+    if type(slopes.loss) not in _SEVERAL:
+        raise TypeError(
+            "The slopes of a released sum must be those of a loss of several margins of dpconvex.losses. "
+            f"Got {type(slopes.loss).__name__} instead."
+        )
+    weighting = registered_query_slope(QuerySlope(None, weighting=slopes.weighting), None).weighting
+    return QuerySlopes(rebuild_description(describe(slopes.loss)), weighting)
 
 
 def registered_query_factor(factor: QueryFactor, stated: object) -> QueryFactor:

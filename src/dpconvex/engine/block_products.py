@@ -41,9 +41,11 @@ def block_by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Functio
 
 
 def block_margins(block: Array, theta: Array) -> Array:
-    """Return ``block @ theta``, row by row."""
+    """Return ``block @ theta``, row by row; theta may have several columns."""
     from dpconvex.engine.dense_kernels import dense_vector_products
 
+    if theta.ndim == 2:
+        return transform_block(block, theta)
     margins = np.empty(len(block))
     dense_vector_products(_contiguous(block), _contiguous(theta), margins)
     return margins

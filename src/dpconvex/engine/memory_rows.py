@@ -256,6 +256,7 @@ class MemoryRows:
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins ``z_i = x~_i . theta``.
 
+        Of several columns of theta every row has several margins, and it may have several multiples, a column each.
         The function takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further
         numbers or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
         multiples are taken times row weights.
@@ -265,7 +266,7 @@ class MemoryRows:
 
         def part(block: Array, y: Array, w: Array, v: Array) -> Sums:
             multiples, *extra = function(y, block_margins(block, theta), w * v if within else w)
-            multiples = multiples * v if beside else multiples
+            multiples = multiples.T * v if beside else multiples.T
             return multiples @ block, *extra
 
         return self.sum_weighted(part)

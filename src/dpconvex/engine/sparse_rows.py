@@ -274,20 +274,27 @@ class SparseRows(MemoryRows):
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins, as `MemoryRows.combine` does."""
-        margins = SparseRowMargins(self, theta)
+        margins = [SparseRowMargins(self, column) for column in np.atleast_2d(theta.T)]
 
         def run(span: tuple[int, int]) -> Partial:
-            total, size = SparseRowSum(self), self.block_rows
+            totals: list[SparseRowSum] = []
+            size = self.block_rows
             extras: list[Partial] = []
             rows, stop = self._span((span[0], span[0] + 1)), self._span(span).stop
             while rows.start < stop or not extras:  # no rows are one empty block
                 block = self._block(rows)
-                multiples, *extra = function(self.targets[rows], margins(block), self._weights_of(rows))
-                total.add(block, multiples)
+                found = np.stack([each(block) for each in margins], axis=-1)
+                found = found[:, 0] if theta.ndim == 1 else found
+                multiples, *extra = function(self.targets[rows], found, self._weights_of(rows))
+                columns = np.atleast_2d(multiples.T)
+                totals = totals or [SparseRowSum(self) for _ in columns]
+                for total, column in zip(totals, columns, strict=True):
+                    total.add(block, column)
                 extras.append(extra)
                 size = size if extra else max(size, _MANY_ROWS)
                 rows = slice(rows.stop, min(rows.stop + size, stop))
-            return [total.value, *pairwise_summation(extras)]
+            values = np.array([total.value for total in totals])
+            return [values[0] if multiples.ndim == 1 else values, *pairwise_summation(extras)]
 
         return self.sum_runs(run)
 

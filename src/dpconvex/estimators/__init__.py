@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.linear import DPLinearRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
+    from dpconvex.estimators.survival import DPDiscreteHazard
     from dpconvex.estimators.tilted_and_robust import (
         DPRobustClassifier,
         DPRobustRegressor,
@@ -22,7 +23,7 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "DPAUCClassifier": "auc", "DPBowl": "structured", "DPL1Link": "structured",
+            "DPAUCClassifier": "auc", "DPBowl": "structured", "DPDiscreteHazard": "survival", "DPL1Link": "structured",
             "DPLinearRegression": "linear", "DPLinearSVC": "classification", "DPLogisticRegression": "classification",
             "DPMedian": "structured", "DPNewsvendor": "quantile_and_newsvendor", "DPPiecewiseLinear": "structured",
             "DPQuantileRegressor": "quantile_and_newsvendor", "DPRobustClassifier": "tilted_and_robust",
@@ -34,7 +35,8 @@ else:
     )  # fmt: skip
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression", "DPMedian",
-    "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor",
-    "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError", "load_model", "save_model",
+    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
+    "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
+    "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
+    "ModelFileError", "load_model", "save_model",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
@@ -17,6 +17,7 @@ from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearM
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.labels import (
+    LabelNumbers,
     LabelPositions,
     OneVsRestLabels,
     check_label_type,
@@ -31,14 +32,17 @@ from dpconvex.inputs.settings import (
     check_optional_positive,
     invalid_rows_setting,
     least_rows,
+    resolve_budget_setting,
     resolve_kernel_setting,
 )
 from dpconvex.inputs.training_data import read_training
-from dpconvex.losses import Hinge, Logistic, PointwiseLoss
+from dpconvex.losses import CrammerSinger, Hinge, Logistic, PointwiseLoss, SeveralMarginLoss, Softmax
+from dpconvex.mechanisms import NoisyGradientDescent, resolve_mechanism
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.guarantees import PureDP
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
 from dpconvex.types import Array
 
@@ -51,7 +55,7 @@ _HINGE_BANDWIDTH = 0.5
 
 @with_parameters
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """Base of classifiers: labels, one class against the rest, decisions.
+    """Base of classifiers: labels, several classes jointly or one against the rest, decisions.
 
     Parameters
     ----------
@@ -82,9 +86,26 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
 
+    def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
+        """Return the loss of several classes in one fit; None where there is none, or the mechanism has none."""
+        return None
+
+    def _descends_jointly(self, n_classes: int) -> bool:
+        """Return whether the private fit will run, which fits more than two classes at once: a public fact."""
+        if n_classes < 3 or getattr(self, "inference", False):
+            return False
+        if isinstance(self.mechanism, str) and self.mechanism == "auto":
+            guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, type(self).__name__)
+            return not isinstance(guarantee, PureDP)
+        mechanism = resolve_mechanism(self.mechanism, type(self).__name__)
+        return isinstance(mechanism, NoisyGradientDescent) and not mechanism.plain
+
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
+        if loss.kind == "several":
+            joint = self._joint_loss(certificate.parameters["n_classes"])
+            return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, joint)}
         if isinstance(loss, ConvolvedLoss) and kernel is not None:
             # How far a kink is rounded by default may change.
             if bandwidth is None or getattr(self, "bandwidth", None) is None:
@@ -105,6 +126,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
+            joint_loss=self._joint_loss(labels["n_classes"]),
             row_map=facts.row_map,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
@@ -124,7 +146,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         n_classes : int, optional
-            By default that of ``classes``, or 2; more are fitted one against the rest, sharing the budget.
+            By default that of ``classes``, or 2.
         """
         privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
         return self._plan(privacy_unit, n_features, count_expected_labels(self, n_classes)).certificate
@@ -141,9 +163,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             )
         arrays = cast(list[np.ndarray], targets)
         row_weights = np.ones(len(arrays[0]))  # invalid rows, whose target is no number, keep the weight 1
-        if len(arrays) == 1:
+        if len(arrays) == 1 and len(weights) == 2:
             row_weights[arrays[0] < 0], row_weights[arrays[0] > 0] = weights
             return row_weights
+        if len(arrays) == 1:  # numbers of classes
+            arrays = [np.where(arrays[0] == number, 1.0, -1.0) for number in range(len(weights))]
         for target, weight in zip(arrays, weights, strict=True):
             row_weights[target > 0] = weight
         return row_weights
@@ -162,8 +186,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             self.classes_ = read_label_set(y, declared, owner)
             positive = self.classes_
         chosen = positive[1 if len(positive) == 2 else 0 :]
-        targets = [OneVsRestLabels(label) for label in chosen]  # a table of partitions applies them to each
+        # A table of partitions applies them to each.
+        targets: list[Callable[[np.ndarray], np.ndarray]] = [OneVsRestLabels(label) for label in chosen]
+        if self._joint_loss(len(positive)) is not None:
+            targets = [LabelNumbers(tuple(positive.tolist()))]
         return X, [target(y) for target in targets] if isinstance(y, np.ndarray) else targets, X.shape
+
+    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+        super()._store([row for found in coefficients for row in np.atleast_2d(found)], plan)
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
         """Return margins of rows, used without clipping: positive means the second class, or one column per class."""
@@ -177,7 +207,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return np.asarray(self.classes_[chosen])
 
     def _problem_name(self, problem: int) -> str:
-        return f"class {self.classes_[problem]!s} against the rest"
+        joint = self.certificate_.parameters["problems"] == 1
+        return f"class {self.classes_[problem]!s}{'' if joint else ' against the rest'}"
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
@@ -193,13 +224,16 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
 
 class ClassificationProbabilities:
-    """Class probabilities: the logistic function of margins."""
+    """Class probabilities: the logistic function of margins, or the softmax of several classes that are one fit."""
 
     decision_function: Callable[[object], NDArray[np.float64]]
+    certificate_: Certificate
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
-        """Return class probabilities, a column for each class; more than two are normalised, each against the rest."""
+        """Return class probabilities, a column for each class."""
         margins = self.decision_function(X)
+        if self.certificate_.bounds.loss.kind == "several":
+            return np.asarray(softmax(margins, axis=1))
         positive = expit(margins)
         if positive.ndim == 1:
             return np.column_stack([1 - positive, positive])
@@ -215,7 +249,9 @@ class DPLogisticRegression(ClassificationProbabilities, LinearConfidenceInterval
 
     Estimates the minimiser of ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2``
     with labels -1 and +1; 'objective' and 'output' minimise F, the default 'gradient' fits as
-    :class:`DPQuantileRegressor` does. More than two classes are fitted one against the rest, sharing the budget.
+    :class:`DPQuantileRegressor` does. Of more than two classes the default fits the softmax loss
+    ``log sum_j exp(x_i . theta_j) - x_i . theta_{y_i}``, each record clipped as a whole; other mechanisms, and
+    ``inference=True``, fit one class against the rest and share the budget.
 
     Examples
     --------
@@ -227,6 +263,9 @@ class DPLogisticRegression(ClassificationProbabilities, LinearConfidenceInterval
 
     def _losses(self) -> Losses:
         return Logistic(), Logistic(), None, None
+
+    def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
+        return Softmax(n_classes) if self._descends_jointly(n_classes) else None
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         if self.inference is False:
@@ -241,7 +280,8 @@ class DPLinearSVC(PrivateLinearClassifier):
 
     Estimates the minimiser of ``F(theta) = (1/n) sum_i w_i loss(y_i x_i . theta) + (alpha/2) ||theta||^2`` where
     ``loss`` is the hinge, convolved with a kernel where it must be smooth, and labels are -1 and +1. Mechanisms and
-    classes are as in :class:`DPLogisticRegression`.
+    classes are as in :class:`DPLogisticRegression`; the loss of more than two classes in one fit is that of Crammer and
+    Singer, ``max_j (x_i . theta_j + 1[j != y_i]) - x_i . theta_{y_i}``.
 
     Parameters
     ----------
@@ -268,3 +308,6 @@ class DPLinearSVC(PrivateLinearClassifier):
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         smooth = convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH)
         return smooth, Hinge(), bandwidth, kernel
+
+    def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
+        return CrammerSinger(n_classes) if self._descends_jointly(n_classes) else None

@@ -53,16 +53,25 @@ ROUGH_SHARE = 0.45  # share of the gradients that rough rounds take, where there
 LATE_SHARE = 0.5  # share of the gradients that late rounds take where records are many [1.000, 1.001]
 LATE_RECORDS = 400.0  # per coefficient: where late rounds take a quarter of that [1.000, 1.000]
 MIN_LATE_SHARE = 0.01  # share below which late rounds are left out
+MIN_HINGE_LATE_SHARE = 0.1  # the same for several classes' hinge: earlier rounds, of a softmax, are further from it
 CURVATURE_SHARE = 0.3  # share of the late rounds' budget that their curvature takes [1.000, 1.000]
 INFERENCE_SHARES = {"squares": (0.66, 0.10, 0.05)}  # of all gradients: late rounds, curvature, scores of records
 OTHER_INFERENCE_SHARES = 0.55, 0.23, 0.05  # the same of other losses
 INFERENCE_MOMENTS = 1.5  # factor of the moments' share with intervals of least squares
-ROUNDS = {"margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10)}  # rough, fine [1.005, 1.000]
+ROUNDS = {  # rough, fine [1.005, 1.000]
+    "margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10), "several": (0, 16),
+}  # fmt: skip
 LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
 INFERENCE_ROUNDS, INFERENCE_CURVATURES = 8, 4  # the same with intervals; one curvature of squares
+JOINT_ROUNDS = 16  # late rounds of several margins
+JOINT_RECORDS = 2.0  # records with several margins that are worth one with a single one
+JOINT_POINTS, JOINT_DIRECTIONS = 1000, 12  # simulated rows of the model of a round; directions that margins see
+JOINT_MIN_EIGENVALUE = 0.02  # least eigenvalue of an expected curvature, over the mean
 
 # Clips, in units of the median row norm; they grow with the records per coefficient (without that 1.004).
-CLIP = {"margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5}  # [1.003, 1.003] margins, [1.000, 1.011] others
+CLIP = {  # [1.003, 1.003] margins, [1.000, 1.011] others
+    "margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5, "several": 0.5,
+}  # fmt: skip
 CLIP_RECORDS = 100.0  # per coefficient: where the clip starts to grow
 MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # per coefficient: between which a margin's clip is constant
 LATE_CLIP, LATE_CLIP_RECORDS = 1.0, 1000.0  # clip of late rounds, and where it starts to grow [1.005, 1.000]
@@ -119,8 +128,12 @@ SCALE_OCTAVES = tuple(range(-11, 4))  # standard deviations of coefficients, in 
 LATE_SPIKE_PROBABILITY = 0.9  # prior probability that nothing deviates from what earlier rounds found
 INTERCEPT_SHIFT_SHARE = 0.5  # variance of the intercept's shift, over the squared move of the columns (without 1.011)
 LEVEL_SHIFT, LEVEL_SHIFT_WEIGHT = 1.0, 2.0  # of slopes from median to level, in scales; its weight [1.000, 1.000]
-LOG_CURVATURE_STD = {"margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # prior [1.000, 1.004]
-NONQUADRATIC_ERROR = {"margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # over the step [0.999, 1.005]
+LOG_CURVATURE_STD = {  # prior [1.000, 1.004]
+    "margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7, "several": 0.3,
+}  # fmt: skip
+NONQUADRATIC_ERROR = {  # over the step [0.999, 1.005]
+    "margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3, "several": 0.3,
+}  # fmt: skip
 LATE_NONQUADRATIC_ERROR = 0.3  # the same of late rounds
 CURVATURE_DOUBT = {"squares": 0.1, "margin": 0.5, "quantile": 0.3, "smooth": 0.5}  # relative, of what moments tell
 CURVATURE_FACTORS = tuple(2.0 ** (k / 2) for k in range(-10, 4))  # possible curvatures, over the expected one

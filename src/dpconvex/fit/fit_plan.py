@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import cast
 
 from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
-from dpconvex.losses import Squared
+from dpconvex.losses import CrammerSinger, SeveralMarginLoss, Squared
 from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
 from dpconvex.privacy.certificate import CertifiedNoise, Parameters
 from dpconvex.privacy.description import DescribableLoss, Facts
@@ -129,9 +130,9 @@ def planned_mu(guarantee: Guarantee, owner: str) -> float:
 
 
 def fit_kind_of_loss(loss: DescribableLoss) -> str:
-    """Return how a loss is fitted: "margin", "squares", "quantile" (kinked residuals) or "smooth" (residuals)."""
-    if loss.kind == "margin":
-        return "margin"
+    """Return how a loss is fitted: "several" (margins), "margin", "squares", "quantile" (kinked) or "smooth"."""
+    if loss.kind in ("margin", "several"):
+        return loss.kind
     if type(loss) is Squared:
         return "squares"
     return "smooth" if math.isfinite(loss.smoothness) else "quantile"
@@ -142,7 +143,7 @@ def planned_quantile_level(loss: DescribableLoss) -> float:
 
     One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     """
-    if fit_kind_of_loss(loss) in ("margin", "squares"):
+    if fit_kind_of_loss(loss) in ("margin", "several", "squares"):
         return 0.5
     low, high = loss.slope_range
     return float(min(max(high / (high - low), constants.MIN_LEVEL), 1 - constants.MIN_LEVEL))
@@ -173,6 +174,8 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     mu /= bounds.rows_per_person  # whose rows together are promised mu
     # A tiny budget must not underflow to 0: below, numbers are divided by this size.
     size = max(bounds.n_samples * mu, 1e-6)
+    if bounds.loss.kind == "several":
+        size /= constants.JOINT_RECORDS
     config = _plan_fit_config(bounds, mu, size / bounds.dimension, settings, levels, targets)
     queries = _planned_queries(bounds, config, settings.get("steps"))
     shares = _plan_budget_shares(bounds, config, size)
@@ -191,6 +194,7 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
     kind, constant_weight = fit_kind_of_loss(bounds.loss), small_budget_weight(size)
     names = {
         "margin": ["labels", "margins"],
+        "several": ["labels"],
         "quantile": ["octaves", "targets", "residuals"],
         "squares": ["octaves", "targets", "residuals"],
         "smooth": ["octaves", "targets"],
@@ -206,13 +210,13 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
     shares |= {name: growth * shares[name] for name in ("columns", "moments") if name in shares}
     if config.inference and kind == "squares" and "moments" in shares:
         shares["moments"] *= constants.INFERENCE_MOMENTS
-    if kind == "margin":
+    if kind in ("margin", "several"):
         shares["labels"] += 0.6 * constant
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
         shares["targets"], shares["residuals"] = 0.04 + 0.25 * constant, 0.05 + 0.5 * constant
     else:
         shares["targets"] += 0.75 * constant
-    if config.raw_target and kind != "margin":  # finding the unit is half of finding a constant
+    if config.raw_target and "octaves" in shares:  # finding the unit is half of finding a constant
         shares["octaves"] += constants.COUNT_SHARE + 0.4 * shares["targets"] * constant_weight
     if bounds.ignored_rows:
         mass = planned_mass_share(size)
@@ -231,6 +235,10 @@ def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, 
     if config.inference:
         of_kind = constants.INFERENCE_SHARES.get(fit_kind_of_loss(bounds.loss), constants.OTHER_INFERENCE_SHARES)
         shares["late gradients"], shares["curvature"], shares["scores"] = of_kind
+    elif bounds.loss.kind == "several":
+        hinge = isinstance(bounds.loss, CrammerSinger)
+        if late >= (constants.MIN_HINGE_LATE_SHARE if hinge else constants.MIN_LATE_SHARE):
+            shares["late gradients"] = late
     elif late >= constants.MIN_LATE_SHARE:
         shares["curvature"] = late * constants.CURVATURE_SHARE
         shares["late gradients"] = late * (1 - constants.CURVATURE_SHARE)
@@ -258,7 +266,7 @@ def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise
     gradients. Levels of one target share half of their gradients.
     """
     each = math.sqrt(config.targets) * (config.fits / config.targets) ** 0.25
-    weight = 1.0 if fit_kind_of_loss(bounds.loss) == "margin" else min(1.0, config.clip)
+    weight = 1.0 if fit_kind_of_loss(bounds.loss) in ("margin", "several") else min(1.0, config.clip)
     precision = 0.0
     for name, weighted in (("gradients", weight), ("late gradients", 1.0)):
         if name in terms:
@@ -273,7 +281,7 @@ def _plan_fit_config(
     """Return clips that grow with the effective number of records per coefficient."""
     kind, inference = fit_kind_of_loss(bounds.loss), settings.get("inference", False)
     clip, width = constants.CLIP[kind] * math.sqrt(1 + records / constants.CLIP_RECORDS), 1.0
-    if kind == "margin":  # grows late: clipped slopes cost probabilities little, and noise much
+    if kind in ("margin", "several"):  # grows late: clipped slopes cost probabilities little, and noise much
         low, high = constants.MARGIN_CLIP_RECORDS
         clip = constants.CLIP[kind] * math.sqrt((1 + records / high) / (1 + low / records))
     if kind == "squares":
@@ -324,7 +332,11 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         if kind == "squares":  # residual times row is limited as one
             rounds, histograms, late_clip = (constants.INFERENCE_ROUNDS, 1), 2, 1.0
     octaves = config.max_octaves + max(constants.COLUMN_OCTAVES, config.max_octaves)
-    moments = Query.moments(size)
+    moments, labels, vector = Query.moments(size), count, size
+    if kind == "several":
+        loss = cast(SeveralMarginLoss, bounds.loss)
+        labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
+        rounds = constants.JOINT_ROUNDS, 0
     return {
         "mass": (count, 1),
         "columns": (Query.histograms(2 * octaves + 1, columns), 1),
@@ -333,7 +345,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
             1 if columns > constants.MAX_WHITENED_COLUMNS else 2,
         ),
         "moments": (moments, 1),
-        "labels": (count, 1),
+        "labels": (labels, 1),
         "octaves": (Query.histograms(constants.TARGET_BINS), targets),
         "targets": (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
@@ -341,9 +353,9 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         "residuals": (Query.histograms(constants.RESIDUAL_BINS), histograms) if kind == "squares" else (count, counts),
         "limits": (count, 2),
         "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
-        "gradients": (Query("vector", config.clip * fine, size), (second if steps is None else steps) * fits),
+        "gradients": (Query("vector", config.clip * fine, vector), (second if steps is None else steps) * fits),
         "curvature": (moments, rounds[1] * fits),
-        "late gradients": (Query("vector", late_clip * late, size), rounds[0] * fits),
+        "late gradients": (Query("vector", late_clip * late, vector), rounds[0] * fits),
         "scores": (moments, fits),
     }
 

@@ -92,22 +92,27 @@ class NewtonPosterior:
         Prior mean of the minimiser: a constant.
     curvature, log_curvature_std : array of shape (dimension,)
         Expected curvature of each coordinate, and the standard deviation of its logarithm.
-    lead, lead_variance : int and float
-        1 where the first coordinate is the intercept, and its variance around its start.
+    lead, lead_variance : int, and float or array of shape (lead,)
+        Number of intercepts, which come first, and their variance around their start.
     nonquadratic_error : float
         Error of a step, relative to its length, because the function is not quadratic.
     variances, prior : array of shape (scales,)
         Variances that coefficients may have, and their probabilities.
+    lead_moments : array of shape (lead, dimension - lead), optional
+        Weights of squared coefficients in the variance of each intercept's margin; of one intercept by default.
     """
 
     def __init__(
-        self, start: Array, curvature: Array, log_curvature_std: Array, lead: int, lead_variance: float,
-        nonquadratic_error: float, variances: Array, prior: Array,
+        self, start: Array, curvature: Array, log_curvature_std: Array, lead: int,
+        lead_variance: float | Array,
+        nonquadratic_error: float, variances: Array, prior: Array, lead_moments: Array | None = None,
     ) -> None:  # fmt: skip
+        self.lead_moments = (curvature[None, 1:] / curvature[0]) if lead_moments is None else lead_moments
         self.start, self.curvature = start, curvature
         self.lead, self.lead_variance, self.nonquadratic_error = lead, lead_variance, nonquadratic_error
         self.variances, self.prior = variances, prior
         self.log_factors = -((np.log(_FACTORS) / np.maximum(log_curvature_std, 1e-3)) ** 2) / 2
+        self.known: Array | float = 0.0  # variance that is added to every prior variance
         self.points: list[Array] = []
         self.steps: list[Array] = []
         self.noise: list[Array] = []
@@ -129,9 +134,13 @@ class NewtonPosterior:
             step, spread = -gradient / self.curvature, 1 / self.curvature**2
         else:
             step, spread = -inverse @ gradient, np.square(inverse).sum(axis=1)
+        self.add_step(point, step, std**2 * spread)
+
+    def add_step(self, point: Array, step: Array, noise_variance: Array) -> None:
+        """Add the Newton step at a point, with the variance of its noise."""
         self.points.append(point - self.start)
         self.steps.append(step)
-        self.noise.append(std**2 * spread)
+        self.noise.append(noise_variance)
         self.errors.append(self.nonquadratic_error**2 * (step**2 + float(step @ step) / step.size) / 2)
 
     def estimate(self) -> PosteriorEstimate:
@@ -154,14 +163,14 @@ class NewtonPosterior:
             found = found * (noise_variance / both) + before * (variance / both)
             variance = variance * (noise_variance / both)
         lead, size = self.lead, self.start.size
-        columns = posterior(found[:, lead:], variance[:, lead:], logs[:, lead:], self.variances, self.prior)
+        known = self.known if isinstance(self.known, float) else self.known[lead:]
+        columns = posterior(found[:, lead:], variance[:, lead:], logs[:, lead:], self.variances, self.prior, known)
         mean, error, plain, noise_variance = (np.concatenate([np.zeros(lead), each]) for each in columns)
-        if lead:  # the intercept moves with the columns' coefficients
-            moments = self.curvature / self.curvature[0]
-            moved = float(moments[1:] @ (mean - self.anchor)[1:] ** 2)
-            variances = np.array([self.lead_variance + constants.INTERCEPT_SHIFT_SHARE * moved])
-            first = posterior(found[:, :1], variance[:, :1], logs[:, :1], variances, np.ones(1))
-            mean[0], error[0], plain[0], noise_variance[0] = (float(each[0]) for each in first)
+        if lead:  # intercepts move with the columns' coefficients
+            moved = self.lead_moments @ (mean - self.anchor)[lead:] ** 2
+            shifted = self.lead_variance + constants.INTERCEPT_SHIFT_SHARE * moved
+            first = posterior(found[:, :lead], variance[:, :lead], logs[:, :lead], np.zeros(1), np.ones(1), shifted)
+            mean[:lead], error[:lead], plain[:lead], noise_variance[:lead] = first
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
         return PosteriorEstimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)

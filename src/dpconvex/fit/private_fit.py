@@ -22,6 +22,7 @@ from dpconvex.fit import constants
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_quantile_level, small_budget_weight
 from dpconvex.fit.geometry import release_row_geometry
 from dpconvex.fit.gradient_rounds import GradientRounds
+from dpconvex.fit.joint_margins import JointMargins
 from dpconvex.fit.location import (
     LocationPrior,
     locate_limited_shares,
@@ -83,6 +84,8 @@ class PrivateFit:
 
     def _fit(self) -> Array:
         """Return phi."""
+        if self.kind == "several":
+            return JointMargins(self).run().T
         if self.kind == "margin":
             return self._fit_margins()
         if self.kind == "squares":

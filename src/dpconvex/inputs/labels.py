@@ -210,6 +210,20 @@ class OneVsRestLabels:
 
 
 @dataclass(frozen=True)
+class LabelNumbers:
+    """The number of every label in a set that holds all of them; NaN, the mark of an invalid row, stays NaN."""
+
+    labels: tuple[Label, ...]
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        """Return the numbers of an array of labels."""
+        numbers = np.full(y.shape, np.nan)
+        for number, label in enumerate(self.labels):
+            numbers[y == label] = number
+        return numbers
+
+
+@dataclass(frozen=True)
 class LabelPositions:
     """The position of every label in a declared set of labels of one kind; NaN for what is none of them.
 

@@ -205,7 +205,8 @@ class NoisyGradientDescent(PrivateMechanism):
         smoothing = rebuild_description(settings["kernel"]), settings["bandwidth"]
         if config.levels:
             return SeveralQuantiles(rows, config, *smoothing, record).run().T
-        return PrivateFit(rows, config, *smoothing, record).run()
+        found = PrivateFit(rows, config, *smoothing, record).run()
+        return found.T if found.ndim == 2 else found
 
     def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
         targets = certificate.parameters["gradient"].get("targets", 1)

@@ -373,8 +373,8 @@ def descent_excess(
     """
     kind, n, size = fit_kind_of_loss(bounds.loss), bounds.n_samples, bounds.dimension
     noise = planned_gradient_noise(config, terms, bounds)
-    if kind == "margin":
-        constant = np.asarray(logistic_constant_excess(intercept))
+    if kind in ("margin", "several"):  # the risk of several margins is that of one of them
+        kind, constant = "margin", np.asarray(logistic_constant_excess(intercept))
         alone: Array | float = logistic_excess(n, bounds.n_features, 1.0, gradient_std=noise, intercept=intercept)
     elif kind == "squares":
         constant = feature_moment * bounds.n_features / size / residual_scales**2

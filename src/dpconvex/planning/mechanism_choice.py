@@ -16,7 +16,15 @@ from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
 from dpconvex.fit.fit_plan import planned_mu
-from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss
+from dpconvex.losses import (
+    PairHinge,
+    PairLogistic,
+    PairSquared,
+    PairSquaredHinge,
+    Pinball,
+    PointwiseLoss,
+    SeveralMarginLoss,
+)
 from dpconvex.mechanisms import (
     Moments,
     NoisyGradientDescent,
@@ -75,6 +83,7 @@ class MechanismRequest(Generic[AnyBounds]):
     bandwidth: float | None
     smooth_loss: PointwiseLoss | None = None  # replaces a classifier's loss where the objective must be smooth
     problems: int = 1  # one per class of more than two
+    joint_loss: SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
     targets: int = 1  # or one for each of the levels
     row_map: RowMap | None = None  # mechanisms may depart from it where feature bounds are missing
@@ -236,8 +245,11 @@ def _choose_classifier_minimiser(
 def _choose_classifier_descent(
     mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
 ) -> MechanismChoice:
+    problems = request.problems
+    if request.joint_loss is not None and not mechanism.plain:
+        request, problems = replace(request, bounds=replace(request.bounds, loss=request.joint_loss)), 1
     chosen = _choose_descent_mechanism(mechanism, request)
-    return replace(chosen, parameters={"problems": request.problems, **chosen.parameters})
+    return replace(chosen, parameters={"problems": problems, **chosen.parameters})
 
 
 def _choose_classifier_sgd(

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
 from dpconvex.fit.fit_plan import plan_fit, planned_mu
-from dpconvex.losses import Logistic, Pinball, Squared
+from dpconvex.losses import Logistic, Pinball, Softmax, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.planning import excess_and_prescriptions as prescriptions
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -184,8 +184,9 @@ class PlannedProblem:
 
     def _descent_excess(self, **population: Any) -> Array:
         """Return the predicted excess of the private fit of all levels."""
-        bounds = self.bounds
-        mu = planned_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
+        bounds, mu = self.bounds, planned_mu(self.guarantee, "NoisyGradientDescent")
+        if self.problems > 1:
+            bounds = replace(bounds, loss=Softmax(self.problems))
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
         return prescriptions.descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
 
@@ -293,8 +294,8 @@ def plan(
     class_rate : float, optional
         Public guess of the share of one of two classes; about two thirds by default.
     n_classes : int
-        Of a target of classes. Three or more are fitted one against the rest and share the budget; the risk is that of
-        one such fit.
+        Of a target of classes. The risk of three or more is that of one against the rest; mechanisms but "gradient"
+        fit each so, and share the budget.
     people : bool
         Whether the promise is made to people with all their rows, who are then what ``n_samples`` counts.
     wanted, mechanisms : float, sequence of str, optional

@@ -18,7 +18,7 @@ _QUANTITIES = {
     "columns": "range and centre of each column",
     "lengths": "median row norm",
     "moments": "second moments of the columns",
-    "labels": "number of positive labels",
+    "labels": "number of labels, or of outcomes, of each kind",
     "octaves": "order of magnitude of the target",
     "targets": "location and scale of the target",
     "mean row": "mean row, shared by all levels",

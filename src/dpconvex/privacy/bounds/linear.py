@@ -47,8 +47,8 @@ class LinearRecord(Bounds):
         check_count("rows_per_person", type(self).__name__, self.rows_per_person, 1)
         if self.people and self.rows_per_person > 1:
             raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")
-        if getattr(self.loss, "kind", None) not in ("residual", "margin"):
-            raise self._wrong("loss", "a loss of one margin, of kind 'residual' or 'margin'", error=TypeError)
+        if getattr(self.loss, "kind", None) not in ("residual", "margin", "several"):
+            raise self._wrong("loss", "a loss of kind 'residual', 'margin' or 'several'", error=TypeError)
         self._check_positive("row_norm", "max_norm")
 
     @property
