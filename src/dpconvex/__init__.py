@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators import (
         DPAUCClassifier,
         DPBowl,
+        DPGammaRegressor,
         DPL1Link,
         DPLinearRegression,
         DPLinearSVC,
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
         DPMedian,
         DPNewsvendor,
         DPPiecewiseLinear,
+        DPPoissonRegressor,
         DPQuantileRegressor,
         DPRobustClassifier,
         DPRobustRegressor,
         DPTiltedClassifier,
         DPTiltedRegressor,
         DPTopRankClassifier,
+        DPTweedieRegressor,
         ModelFileError,
         load_model,
         save_model,
@@ -30,10 +33,10 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyWarning
 else:
     _MODELS = (
-        "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression",
-        "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier",
-        "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError",
-        "load_model", "save_model",
+        "DPAUCClassifier", "DPBowl", "DPGammaRegressor", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
+        "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
+        "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
+        "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
     )  # fmt: skip
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
     _ROOMS = (
@@ -44,8 +47,9 @@ else:
     __getattr__, __dir__ = on_demand(__name__, _HOMES | {"PrivacyWarning": "privacy", "check_pipeline": "pipelines"})
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPL1Link", "DPLinearRegression", "DPLinearSVC", "DPLogisticRegression", "DPMedian",
-    "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor",
-    "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier", "ModelFileError", "PrivacyWarning", "__version__",
-    "check_pipeline", "load_model", "save_model",
+    "DPAUCClassifier", "DPBowl", "DPGammaRegressor", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
+    "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
+    "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
+    "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "PrivacyWarning", "__version__", "check_pipeline",
+    "load_model", "save_model",
 ]  # fmt: skip

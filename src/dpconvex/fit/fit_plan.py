@@ -38,7 +38,7 @@ class FitConfig:
         with released curvature. With intervals of least squares the second is for matrices alone: late gradients limit
         the product of residual and row, so that long rows, such as those of rare flags, keep their weight.
     width : float
-        Largest residual of least squares in units of its scale; 1 for other losses.
+        Largest residual of least squares, or slope of a rate, in units of its scale; 1 for other losses.
     eigenvalue_floor : float
         Least eigenvalue of the second moments, in units of the noise's spectral norm.
     radius_multiple : float
@@ -129,9 +129,9 @@ def planned_mu(guarantee: Guarantee, owner: str) -> float:
 
 
 def fit_kind_of_loss(loss: DescribableLoss) -> str:
-    """Return how a loss is fitted: "margin", "squares", "quantile" (kinked residuals) or "smooth" (residuals)."""
-    if loss.kind == "margin":
-        return "margin"
+    """Return how a loss is fitted: "margin", "rate", "squares", "quantile" (kinked residuals) or "smooth" ones."""
+    if loss.kind in ("margin", "rate"):
+        return loss.kind
     if type(loss) is Squared:
         return "squares"
     return "smooth" if math.isfinite(loss.smoothness) else "quantile"
@@ -142,7 +142,7 @@ def planned_quantile_level(loss: DescribableLoss) -> float:
 
     One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     """
-    if fit_kind_of_loss(loss) in ("margin", "squares"):
+    if fit_kind_of_loss(loss) in ("margin", "squares", "rate"):
         return 0.5
     low, high = loss.slope_range
     return float(min(max(high / (high - low), constants.MIN_LEVEL), 1 - constants.MIN_LEVEL))
@@ -188,11 +188,13 @@ def small_budget_weight(size: float) -> float:
 
 def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
     """Return shares of everything but gradients: geometry, location, and histograms of margins or residuals."""
-    kind, constant_weight = fit_kind_of_loss(bounds.loss), small_budget_weight(size)
+    kind = fit_kind_of_loss(bounds.loss)
+    constant_weight = small_budget_weight(size / constants.RATE_RECORDS if kind == "rate" else size)
     names = {
         "margin": ["labels", "margins"],
         "quantile": ["octaves", "targets", "residuals"],
         "squares": ["octaves", "targets", "residuals"],
+        "rate": ["octaves", "targets", "residuals"],
         "smooth": ["octaves", "targets"],
     }[kind]
     names = ["columns", "lengths", "moments", *names]
@@ -210,6 +212,8 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
         shares["labels"] += 0.6 * constant
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
         shares["targets"], shares["residuals"] = 0.04 + 0.25 * constant, 0.05 + 0.5 * constant
+    elif kind == "rate":
+        shares["octaves"] = shares["targets"] = shares["targets"] + 0.4 * constant
     else:
         shares["targets"] += 0.75 * constant
     if config.raw_target and kind != "margin":  # finding the unit is half of finding a constant
@@ -276,8 +280,9 @@ def _plan_fit_config(
     if kind == "margin":  # grows late: clipped slopes cost probabilities little, and noise much
         low, high = constants.MARGIN_CLIP_RECORDS
         clip = constants.CLIP[kind] * math.sqrt((1 + records / high) / (1 + low / records))
-    if kind == "squares":
+    if kind in ("squares", "rate"):
         width = constants.RESIDUAL_CLIP * (1 + records / constants.RESIDUAL_CLIP_RECORDS) ** 0.4
+        width = max(width, constants.INFERENCE_RESIDUAL_CLIP) if inference else width
     late_clip = constants.LATE_CLIP * math.sqrt(1 + records / constants.LATE_CLIP_RECORDS)
     if kind == "squares" and inference:
         width = constants.INFERENCE_RESIDUAL_CLIP * (0.5 + 0.5 * records / constants.INFERENCE_CLIP_RECORDS) ** 0.4
@@ -309,7 +314,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     """
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
     kind, fits, targets = fit_kind_of_loss(bounds.loss), config.fits, config.targets
-    slope = config.width if kind == "squares" else float(bounds.loss.lipschitz)
+    slope = config.width if kind in ("squares", "rate") else float(bounds.loss.lipschitz)
     rough = fine = late = slope
     if kind == "quantile":
         low, high = bounds.loss.slope_range
@@ -325,6 +330,9 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
             rounds, histograms, late_clip = (constants.INFERENCE_ROUNDS, 1), 2, 1.0
     octaves = config.max_octaves + max(constants.COLUMN_OCTAVES, config.max_octaves)
     moments = Query.moments(size)
+    residuals = (count, counts)
+    if kind in ("squares", "rate"):
+        residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
         "columns": (Query.histograms(2 * octaves + 1, columns), 1),
@@ -335,10 +343,10 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         "moments": (moments, 1),
         "labels": (count, 1),
         "octaves": (Query.histograms(constants.TARGET_BINS), targets),
-        "targets": (count, constants.TARGET_COUNTS * targets),
+        "targets": (Query("limited sum"), 1) if kind == "rate" else (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
-        "residuals": (Query.histograms(constants.RESIDUAL_BINS), histograms) if kind == "squares" else (count, counts),
+        "residuals": residuals,
         "limits": (count, 2),
         "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
         "gradients": (Query("vector", config.clip * fine, size), (second if steps is None else steps) * fits),

@@ -19,11 +19,12 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
+from dpconvex.losses.rates import Tweedie
 from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
     "Absolute", "Bowl", "Hinge", "Huber", "KinkedLoss", "L1Norm", "L1WithLink", "Logistic", "Loss", "PairHinge",
     "PairLogistic", "PairSquared", "PairSquaredHinge", "PiecewiseLinear", "Pinball", "PointwiseLoss", "ReLU", "Scaled",
-    "SoftThreshold", "Squared", "VectorLoss",
+    "SoftThreshold", "Squared", "Tweedie", "VectorLoss",
 ]  # fmt: skip

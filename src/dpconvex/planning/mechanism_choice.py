@@ -16,7 +16,7 @@ from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
 from dpconvex.fit.fit_plan import planned_mu
-from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, Pinball, PointwiseLoss, Tweedie
 from dpconvex.mechanisms import (
     Moments,
     NoisyGradientDescent,
@@ -70,10 +70,12 @@ class MechanismRequest(Generic[AnyBounds]):
 
     guarantee: Guarantee  # of all problems together
     bounds: AnyBounds  # with the plain loss and no penalty
-    kernel: Kernel | None
-    alpha: float | None
-    bandwidth: float | None
-    smooth_loss: PointwiseLoss | None = None  # replaces a classifier's loss where the objective must be smooth
+    kernel: Kernel | None = None
+    alpha: float | None = None
+    bandwidth: float | None = None
+    smooth_loss: PointwiseLoss | Tweedie | None = (
+        None  # replaces a classifier's loss where the objective must be smooth
+    )
     problems: int = 1  # one per class of more than two
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
     targets: int = 1  # or one for each of the levels
