@@ -34,7 +34,7 @@ from dpconvex_reproduction.datasets import (
     load_skin,
 )
 
-__all__ = ["CLASSIFICATION", "LEVELS", "REGRESSION", "TABLES", "Split", "Table", "chosen"]
+__all__ = ["CLASSIFICATION", "LEVELS", "RATES", "REGRESSION", "TABLES", "Split", "Table", "chosen"]
 
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
@@ -43,6 +43,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Array, Array]]
 CLASSIFICATION = ("logistic", "svm", "auc")
 REGRESSION = ("median", "upper", "linear")
 LEVELS = {"median": 0.5, "upper": 0.9}
+RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
 TEST_SHARE = 0.2
 MOST_TEST_ROWS = 50_000
 GENERATED_TEST_ROWS = 40_000
@@ -76,7 +77,8 @@ class Table:
     half : str
         "tuning" or "blind".
     tasks : tuple of str
-        Of "logistic", "svm" and "auc" for labels, of "median", "upper" (the 0.9 quantile) and "linear" for numbers.
+        Of "logistic", "svm" and "auc" for labels, of "median", "upper" (the 0.9 quantile) and "linear" for numbers, of
+        "poisson", "gamma" and "tweedie" for those of at least 0.
     read : callable or None
         Loads real data.
     draw : callable or None
@@ -274,8 +276,8 @@ TABLES: dict[str, Table] = {
         Table(
             "covtype", "blind", ("logistic",), lambda: load_covtype(folder=_folder()), rows=100_000
         ),
-        Table("bike", "tuning", REGRESSION, lambda: load_bike(folder=_folder())),
-        Table("wages", "blind", REGRESSION, lambda: load_census_wages(folder=_folder())),
+        Table("bike", "tuning", (*REGRESSION, "poisson"), lambda: load_bike(folder=_folder())),
+        Table("wages", "blind", (*REGRESSION, "gamma"), lambda: load_census_wages(folder=_folder())),
         Table("http", "tuning", ("auc",), lambda: load_http(folder=_folder()), rows=100_000),
         Table("skin", "tuning", ("logistic",), lambda: load_skin(folder=_folder())),
         Table("satimage", "blind", ("logistic", "auc"), lambda: load_satimage(folder=_folder())),
@@ -284,15 +286,15 @@ TABLES: dict[str, Table] = {
             target=(-2e5, 1.5e6), skewed=True,
         ),
         Table(
-            "counts", "blind", ("upper", "linear"), draw=counts, rows=2700, bounds=_COUNTS,
+            "counts", "blind", ("upper", "linear", "poisson"), draw=counts, rows=2700, bounds=_COUNTS,
             target=(0, 30), skewed=True,
         ),
         Table(
-            "counts-large", "blind", ("upper", "linear"), draw=counts, rows=20_000, bounds=_COUNTS,
+            "counts-large", "blind", ("upper", "linear", "poisson"), draw=counts, rows=20_000, bounds=_COUNTS,
             target=(0, 30), skewed=True,
         ),
         Table(
-            "gifts", "tuning", REGRESSION, draw=gifts, rows=10_000, bounds=_GIFTS,
+            "gifts", "tuning", (*REGRESSION, "tweedie"), draw=gifts, rows=10_000, bounds=_GIFTS,
             target=(0, 4000), skewed=True,
         ),
         Table("rare", "blind", ("logistic", "auc"), draw=rare, rows=20_000, bounds=(-8, 8)),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         DPAUCClassifier,
         DPBowl,
         DPDiscreteHazard,
+        DPGammaRegressor,
         DPL1Link,
         DPLinearRegression,
         DPLinearSVC,
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
         DPMedian,
         DPNewsvendor,
         DPPiecewiseLinear,
+        DPPoissonRegressor,
         DPQuantileRegressor,
         DPRobustClassifier,
         DPRobustRegressor,
         DPTiltedClassifier,
         DPTiltedRegressor,
         DPTopRankClassifier,
+        DPTweedieRegressor,
         ModelFileError,
         load_model,
         save_model,
@@ -31,10 +34,10 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyWarning
 else:
     _MODELS = (
-        "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
-        "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
-        "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
-        "ModelFileError", "load_model", "save_model",
+        "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
+        "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
+        "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
+        "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
     )  # fmt: skip
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
     _ROOMS = (
@@ -45,8 +48,9 @@ else:
     __getattr__, __dir__ = on_demand(__name__, _HOMES | {"PrivacyWarning": "privacy", "check_pipeline": "pipelines"})
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
-    "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
-    "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
-    "ModelFileError", "PrivacyWarning", "__version__", "check_pipeline", "load_model", "save_model",
+    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
+    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
+    "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
+    "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "PrivacyWarning", "__version__", "check_pipeline",
+    "load_model", "save_model",
 ]  # fmt: skip

@@ -44,6 +44,22 @@ def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
     assert certified.stdout.strip() == fitted.to_json()
 
 
+@pytest.mark.parametrize("task", ["poisson", "gamma", "tweedie"])
+def test_rates(folder, task):
+    options = ("--task", task, "--epsilon", 2, *(("--power", 1.2) if task == "tweedie" else ()))
+    result = folder.fit(*options, "--report", "report.html")
+    assert result.exit_code == 0, result.output
+    model = dpconvex.load_model(folder / "model.json")
+    public = ("--n-samples", 400, "--feature-bounds", "bounds.toml")
+    certified = folder.run("certify", *public, "--json", *options)
+    assert certified.stdout.strip() == model.certificate_.to_json()
+    planned = folder.run("plan", "--rows", 20_000, "--features", 5, "--task", task)
+    assert "deviance" in planned.stdout
+    predicted = folder.run("predict", "model.json", "sales.csv", "--out", "predicted.csv")
+    assert predicted.exit_code == 0, predicted.output
+    assert (pl.read_csv(folder / "predicted.csv")["prediction"] > 0).all()
+
+
 def test_several_levels_in_one_fit(folder):
     options = ("--quantile", "0.1,0.5,0.9", "--epsilon", 2)
     result = folder.fit(*options, "--report", "report.html")

@@ -8,6 +8,7 @@ from dpconvex import (
     DPAUCClassifier,
     DPBowl,
     DPDiscreteHazard,
+    DPGammaRegressor,
     DPL1Link,
     DPLinearRegression,
     DPLinearSVC,
@@ -15,12 +16,14 @@ from dpconvex import (
     DPMedian,
     DPNewsvendor,
     DPPiecewiseLinear,
+    DPPoissonRegressor,
     DPQuantileRegressor,
     DPRobustClassifier,
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
     DPTopRankClassifier,
+    DPTweedieRegressor,
 )
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, StructuredGradientDescent
@@ -43,10 +46,10 @@ LABELS = [0, 1]
 INTERVALS = {"intervals": {"inference": True, "epsilon": None, "mu": 40.0}}
 
 
-def _regression(kind, choices, **more):
+def _regression(kind, choices, target_bounds=(-2, 2), **more):
     return {
         f"{kind.__name__} {name}": lambda choice=choice: kind(
-            feature_bounds=(-1, 1), target_bounds=(-2, 2), **{"epsilon": 1.0, **choice}, **more
+            feature_bounds=(-1, 1), target_bounds=target_bounds, **{"epsilon": 1.0, **choice}, **more
         )
         for name, choice in choices.items()
     }
@@ -76,6 +79,9 @@ REGRESSIONS = {
     **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),
     **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"], **INTERVALS}),
     "DPDiscreteHazard gradient": lambda: DPDiscreteHazard((0.5, 1.0), epsilon=1.0, feature_bounds=(-1, 1)),
+    **_regression(DPPoissonRegressor, {**SUMS, **INTERVALS}, (0, 2)),
+    **_regression(DPGammaRegressor, {"sums": {}, "output": SUMS["output"]}, (0.1, 2)),
+    **_regression(DPTweedieRegressor, {"sums": {}, "objective": SUMS["objective"]}, (0, 2)),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),

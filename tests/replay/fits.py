@@ -338,6 +338,15 @@ ESTIMATORS: dict[str, Fit] = {
     **fits_of(dp.DPDiscreteHazard, "number", {"horizons": (0.5, 1.0, 1.5)}, {  # signed times
         "gradient": one(GAUSSIAN, PAIRS, variants=without("people"), pairs=3),
         "late": one(({"mu": 300.0},), PAIRS, variants=without("people"), pairs=3)}),
+    **fits_of(dp.DPPoissonRegressor, "number", {"target_bounds": (0.0, 2.0)}, {
+        "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3), "ridged": one(GAUSSIAN, RIDGED, pairs=3), **INFERENCE,
+        "objective": one((*APPROXIMATE, PURE[1]), mechanism="objective", alpha=100.0, pairs=3),
+        "output": one(BOTH, mechanism="output", pairs=3),
+        "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3)}),
+    **fits_of(dp.DPGammaRegressor, "number", {"target_bounds": (0.01, 2.0)}, {
+        "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3), "output": one(BOTH, mechanism="output", pairs=3)}),
+    **fits_of(dp.DPTweedieRegressor, "number", {"target_bounds": (0.0, 2.0)}, {
+        "rate": one((*GAUSSIAN, {"mu": 300.0}), {**LINEAR, "power": (1.1, 1.5, 1.9)}, pairs=3)}),
     **fits_of(dp.DPTiltedRegressor, "number", NUMBERS, TILTED),
     **fits_of(dp.DPRobustRegressor, "number", NUMBERS, OUTPUT),
     **fits_of(dp.DPLogisticRegression, "label", TWO, {
@@ -367,6 +376,7 @@ ESTIMATORS: dict[str, Fit] = {
 FITS: dict[str, Fit] = {
     **ESTIMATORS,
     **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, PERSONS),
+    **fits_of(dp.DPPoissonRegressor, "number", {"target_bounds": (0.0, 2.0), "alpha": 100.0}, PERSONS),
     **fits_of(dp.DPLogisticRegression, "label", TWO, PERSONS),
     **_others(),
 }

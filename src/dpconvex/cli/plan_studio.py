@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from dpconvex.planning import Forecast, Forecasts
 
-PLANNED = ("quantile", "newsvendor", "linear", "logistic")
-RESIDUAL_SCALE = "Public guess: standard deviation of residuals over half the target's range."
+PLANNED = ("quantile", "newsvendor", "linear", "poisson", "gamma", "tweedie", "logistic")
+RESIDUAL_SCALE = "Public guess: standard deviation of residuals over half the target's range; of a rate, over the mean."
 FEATURE_SPREAD = "Public guess: standard deviation of a column over its bound."
 
 

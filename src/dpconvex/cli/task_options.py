@@ -53,6 +53,9 @@ TASKS: dict[str, Task] = {
     "quantile": Task("DPQuantileRegressor"),
     "newsvendor": Task("DPNewsvendor"),
     "linear": Task("DPLinearRegression"),
+    "poisson": Task("DPPoissonRegressor"),
+    "gamma": Task("DPGammaRegressor"),
+    "tweedie": Task("DPTweedieRegressor"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
     "auc": Task("DPAUCClassifier", labels=True),
@@ -80,6 +83,11 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
     "quantile": (str, "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.", MODEL),
+    "power": (
+        float,
+        "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by default.",
+        MODEL,
+    ),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
@@ -99,7 +107,8 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     ),
     "inference": (
         bool,
-        "Whether to pay for confidence intervals of the coefficients (linear, quantile, logistic); no by default.",
+        "Whether to pay for confidence intervals of the coefficients (linear, poisson, gamma, tweedie, "
+        "quantile, logistic); no by default.",
         MODEL,
     ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),

@@ -41,6 +41,7 @@ from dpconvex.core.queries import (
     pack_query_matrix,
     prove_queries,
     registered_query_factor,
+    registered_query_loss,
     registered_query_slope,
     registered_query_slopes,
     symmetric_entries,
@@ -408,6 +409,10 @@ class PrivateRows:
             return rows, lambda y, z: y - z
         if name == "margin":
             return rows, lambda y, z: z
+        if name == "slope":
+            if statistic.loss is None:
+                raise ValueError("Slopes need a loss.")
+            return rows, registered_query_loss(statistic.loss, self.bounds.loss).gradient
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
 
     def _counter(self, statistic: QueryStatistic, level: float) -> Callable[[float], float]:
@@ -415,7 +420,8 @@ class PrivateRows:
         frame = statistic.coordinates
         theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
         coordinates = None if frame is None else _key(self._checked(frame))
-        key = statistic.name, float(statistic.centre), theta, coordinates, id(self._rows), self._size, level
+        own = id(self._rows), self._size, level, repr(statistic.loss)
+        key = statistic.name, float(statistic.centre), theta, coordinates, *own
 
         def make() -> Callable[[float], float]:
             rows, value = self._valued(statistic)

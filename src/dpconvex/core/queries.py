@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold, Tweedie
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.privacy.bounds import Bounds
@@ -49,18 +49,19 @@ from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.types import Array
 
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
-STATISTICS = ("target", "label", "length", "residual", "margin", "distance")
+STATISTICS = ("target", "label", "length", "residual", "margin", "distance", "slope")
 SCORES = ("residual", "lost squares")
 
 _ROUNDING_SHARE = 1e-3  # of a vector's sensitivity: what rounding of its sum may add to it
 
-_REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
+_REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold, Tweedie)
 _SEVERAL = (CrammerSinger, DiscreteHazard, ProportionalOdds, Softmax)
 _KERNELS = (EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel)
 _SMALLEST, _LARGEST = 1e-100, 1e100  # of slopes: products with lengths neither under- nor overflow
 #: How rows of norm l count beyond the norm c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
 #: times the largest one.
 WEIGHTINGS = ("weight", "square", "clip")
+QueryLoss = PointwiseLoss | Tweedie
 
 
 @dataclass(frozen=True)
@@ -248,13 +249,14 @@ class QueryStatistic:
 
     By name: the target; -1 for a positive label and 0 for others; the base-2 logarithm of a row's norm ("length") in
     coordinates; residual ``y - z`` or margin ``z = x . theta`` at public or released coefficients theta of mapped rows;
-    the base-2 logarithm of the distance ``|z - centre|``.
+    the base-2 logarithm of the distance ``|z - centre|``; the derivative in z of a registered loss there ("slope").
     """
 
     name: str
     theta: ArrayLike | None = None
     centre: float = 0.0
     coordinates: Coordinates | None = None
+    loss: QueryLoss | None = None
 
 
 @dataclass(frozen=True)
@@ -276,13 +278,15 @@ class QuerySlope:
     """Derivative ``c'(u)`` of the loss in its argument (``u = y - z`` or ``y z``), less ``offset``; multiplies the row.
 
     Sums are gradients in theta: of ``-(c' - offset) x``, or of ``y (c' - offset) x``. Without a loss the slope is 1, or
-    the label (``by_label``); ``weighting`` says how long rows count, see `WEIGHTINGS`.
+    the label (``by_label``); ``weighting`` says how long rows count, see `WEIGHTINGS`. Larger slopes than ``limit``
+    count as the limit.
     """
 
-    loss: PointwiseLoss | None
+    loss: QueryLoss | None
     offset: float = 0.0
     weighting: str = "weight"
     by_label: bool = False
+    limit: float = math.inf
 
     @property
     def largest(self) -> float:
@@ -290,9 +294,9 @@ class QuerySlope:
         if self.loss is None:
             return 1.0
         if not self.offset:
-            return float(self.loss.lipschitz)
+            return min(float(self.loss.lipschitz), self.limit)
         low, high = self.loss.slope_range
-        return max(abs(low - self.offset), abs(high - self.offset))
+        return min(max(abs(low - self.offset), abs(high - self.offset)), self.limit)
 
     def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
         """Return the weighted slopes of a block, none beyond its bound; what is not a number counts as 0."""
@@ -324,21 +328,27 @@ class QueryFactor:
     """The number of every record by whose square second moments are weighted.
 
     By kind, with L and B the loss's bounds: "slope" ``w l' / L``, "curvature" ``sqrt(w l'' / B)``, or "inside",
-    ``sqrt(w)`` for residuals of at most ``width`` and 0 for others. ``weighting`` is "weight" or "square".
+    ``sqrt(w)`` for residuals of at most ``width`` and 0 for others. ``weighting`` is "weight" or "square". With a loss,
+    ``width`` above 0 limits slopes: larger ones count as it, in place of L, and curvatures there as 0; curvatures
+    larger than ``most`` count as it, in place of B.
     """
 
     kind: str
-    loss: PointwiseLoss | None = None
+    loss: QueryLoss | None = None
     width: float = 0.0
     weighting: str = "weight"
+    most: float = math.inf
 
     def __call__(self, y: Array, z: Array, w: Array) -> Array:
         """Return the factors of a block."""
         if self.loss is None:
             return np.where(np.abs(y - z) <= self.width, np.sqrt(w), 0.0)
         if self.kind == "slope":
-            return np.asarray(w * self.loss.gradient(y, z) / self.loss.lipschitz)
-        return np.asarray(np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness))
+            largest = min(float(self.loss.lipschitz), self.width or math.inf)
+            return np.asarray(w * np.clip(self.loss.gradient(y, z), -largest, largest) / largest)
+        most = min(float(self.loss.smoothness), self.most)
+        curvatures = np.asarray(np.sqrt(w * np.minimum(self.loss.curvature(y, z), most) / most))
+        return np.where(np.abs(self.loss.gradient(y, z)) <= self.width, curvatures, 0.0) if self.width else curvatures
 
 
 def registered_query_slope(slope: QuerySlope, stated: object) -> QuerySlope:
@@ -347,8 +357,8 @@ def registered_query_slope(slope: QuerySlope, stated: object) -> QuerySlope:
         raise ValueError(
             f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {slope.weighting!r} instead."
         )
-    loss = None if slope.loss is None else _registered_query_loss(slope.loss, stated)
-    own = QuerySlope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
+    loss = None if slope.loss is None else registered_query_loss(slope.loss, stated)
+    own = QuerySlope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label), float(slope.limit))
     if not _SMALLEST <= own.largest <= _LARGEST:
         raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
     return own
@@ -376,10 +386,11 @@ def registered_query_factor(factor: QueryFactor, stated: object) -> QueryFactor:
         raise ValueError(
             f"A factor must be the slope or curvature of a loss, or 'inside'. Got {factor.kind!r} instead."
         )
-    return QueryFactor(str(factor.kind), _registered_query_loss(factor.loss, stated), 0.0, weighting)
+    loss = registered_query_loss(factor.loss, stated)
+    return QueryFactor(str(factor.kind), loss, float(factor.width), weighting, float(factor.most))
 
 
-def _registered_query_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
+def registered_query_loss(loss: QueryLoss, stated: object) -> QueryLoss:
     """Return a loss of the library made anew from its numbers, or the one that the certificate states."""
     if loss is stated:
         return loss
@@ -396,5 +407,6 @@ def _registered_query_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss
         )
     if type(inner) not in _REGISTERED:
         own = cast(ConvolvedLoss, loss)
-        return ConvolvedLoss(inner, rebuild_description(describe(own.kernel)), float(own.bandwidth))
-    return cast(PointwiseLoss, rebuild_description(describe(loss)))
+        kernel = rebuild_description(describe(own.kernel))
+        return ConvolvedLoss(cast(PointwiseLoss, inner), kernel, float(own.bandwidth))
+    return cast(QueryLoss, rebuild_description(describe(loss)))

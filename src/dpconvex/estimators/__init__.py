@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
     from dpconvex.estimators.linear import DPLinearRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
+    from dpconvex.estimators.rates import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
     from dpconvex.estimators.survival import DPDiscreteHazard
     from dpconvex.estimators.tilted_and_robust import (
@@ -23,9 +24,11 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "DPAUCClassifier": "auc", "DPBowl": "structured", "DPDiscreteHazard": "survival", "DPL1Link": "structured",
+            "DPAUCClassifier": "auc", "DPBowl": "structured", "DPDiscreteHazard": "survival",
+            "DPGammaRegressor": "rates", "DPL1Link": "structured",
             "DPLinearRegression": "linear", "DPLinearSVC": "classification", "DPLogisticRegression": "classification",
             "DPMedian": "structured", "DPNewsvendor": "quantile_and_newsvendor", "DPPiecewiseLinear": "structured",
+            "DPPoissonRegressor": "rates", "DPTweedieRegressor": "rates",
             "DPQuantileRegressor": "quantile_and_newsvendor", "DPRobustClassifier": "tilted_and_robust",
             "DPRobustRegressor": "tilted_and_robust", "DPTiltedClassifier": "tilted_and_robust",
             "DPTiltedRegressor": "tilted_and_robust", "DPTopRankClassifier": "top_rank",
@@ -35,8 +38,8 @@ else:
     )  # fmt: skip
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPL1Link", "DPLinearRegression", "DPLinearSVC",
-    "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPQuantileRegressor",
-    "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier",
-    "ModelFileError", "load_model", "save_model",
+    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
+    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
+    "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
+    "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ from dpconvex.inputs.settings import (
     resolve_bounds_setting,
 )
 from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
-from dpconvex.losses import Huber, Logistic, Pinball, Squared
+from dpconvex.losses import Huber, Logistic, Pinball, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
@@ -300,7 +300,7 @@ def linear_shrinkage_facts(released: Facts) -> list[tuple[str, str]]:
 
 # Records per coefficient that noise must leave for intervals, n mu / (columns and intercept), by the kind of the loss:
 # the curvature of squares is known up to the limits of residuals.
-_INTERVAL_RECORDS = {"squares": 50.0, "margin": 100.0, "quantile": 100.0}
+_INTERVAL_RECORDS = {"squares": 50.0, "margin": 100.0, "quantile": 100.0, "rate": 100.0}
 _FARTHEST_LEVEL = 0.05  # beyond this quantile level, intervals held 90 % in place of 95 %
 _RARE_VARIANCE = 0.09  # below this q (1 - q) a level q needs more records: fewer residuals tell the density
 
@@ -327,8 +327,9 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         }
 
     def _interval_plan(
-        self, facts: PublicModelFacts, loss: Logistic | Pinball, own: Facts, levels: tuple[float, ...] = (0.5,)
-    ) -> MechanismPlan:
+        self, facts: PublicModelFacts, loss: Logistic | Pinball | Tweedie, own: Facts,
+        levels: tuple[float, ...] = (0.5,),
+    ) -> MechanismPlan:  # fmt: skip
         """Return the plan of a private fit with intervals, of several quantile levels at once or of one problem."""
         for level in levels:
             if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
@@ -351,7 +352,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         self,
         facts: PublicModelFacts,
         mechanism: NoisyGradientDescent,
-        loss: Logistic | Pinball | Squared,
+        loss: Logistic | Pinball | Squared | Tweedie,
         alpha: float,
         parameters: Facts,
         levels: tuple[float, ...] = (),
@@ -360,7 +361,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
         settings = mechanism.settings(levels=levels)
-        if loss.kind == "residual" and facts.parameters["target_bounds"] is None:
+        if loss.kind != "margin" and facts.parameters["target_bounds"] is None:
             settings["raw_target"] = True
         return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
 

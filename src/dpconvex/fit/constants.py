@@ -59,7 +59,7 @@ INFERENCE_SHARES = {"squares": (0.66, 0.10, 0.05)}  # of all gradients: late rou
 OTHER_INFERENCE_SHARES = 0.55, 0.23, 0.05  # the same of other losses
 INFERENCE_MOMENTS = 1.5  # factor of the moments' share with intervals of least squares
 ROUNDS = {  # rough, fine [1.005, 1.000]
-    "margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10), "several": (0, 16),
+    "margin": (0, 16), "quantile": (8, 8), "squares": (3, 4), "smooth": (0, 10), "several": (0, 16), "rate": (4, 12),
 }  # fmt: skip
 LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
 INFERENCE_ROUNDS, INFERENCE_CURVATURES = 8, 4  # the same with intervals; one curvature of squares
@@ -70,7 +70,7 @@ JOINT_MIN_EIGENVALUE = 0.02  # least eigenvalue of an expected curvature, over t
 
 # Clips, in units of the median row norm; they grow with the records per coefficient (without that 1.004).
 CLIP = {  # [1.003, 1.003] margins, [1.000, 1.011] others
-    "margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5, "several": 0.5,
+    "margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5, "several": 0.5, "rate": 0.7,
 }  # fmt: skip
 CLIP_RECORDS = 100.0  # per coefficient: where the clip starts to grow
 MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # per coefficient: between which a margin's clip is constant
@@ -85,8 +85,14 @@ SCORE_CLIP = 2.0  # clip of residuals in scores of least squares, in units of th
 # Location of targets, residuals and labels.
 TARGET_BINS = 64  # signed octaves of the target
 RAW_TARGET_OCTAVES = 40  # octaves that targets without public bounds may be away from 1, on either side
+EARLY_POWER = 1.5  # least power of the deviance in early rounds of rates: of bike rentals by the hour 1.017 at 1
+RATE_RECORDS = 4.0  # records that tell as much of a mean of skewed responses as one tells of a median
+RATE_CURVATURES = 4.0  # largest curvature of a record in units of that at the mean, where records are few
+RATE_OCTAVES = 30  # octaves below the largest response that are told apart
 TARGET_COUNTS, RESIDUAL_COUNTS = 12, 10  # noisy counts of a search
 RESIDUAL_BINS = 49  # signed octaves of residuals
+LIKELY_STDS = 3.0  # noise stds above which a bin of responses is taken not to be empty
+HIDDEN_SHARE = 0.05  # share of slopes which noise hides that may all be those of large responses
 CERTAIN_STDS = 5.5  # noise stds above which a bin is not empty, but for one fit in a million
 TAIL_DECAY = 0.35  # share of an octave's records that the next one is taken to hold
 MAX_TAIL_SHARE = 0.05  # largest share of the last octave seen from which that decay starts
@@ -129,13 +135,14 @@ LATE_SPIKE_PROBABILITY = 0.9  # prior probability that nothing deviates from wha
 INTERCEPT_SHIFT_SHARE = 0.5  # variance of the intercept's shift, over the squared move of the columns (without 1.011)
 LEVEL_SHIFT, LEVEL_SHIFT_WEIGHT = 1.0, 2.0  # of slopes from median to level, in scales; its weight [1.000, 1.000]
 LOG_CURVATURE_STD = {  # prior [1.000, 1.004]
-    "margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7, "several": 0.3,
+    "margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7, "several": 0.3, "rate": 0.5,
 }  # fmt: skip
 NONQUADRATIC_ERROR = {  # over the step [0.999, 1.005]
-    "margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3, "several": 0.3,
+    "margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3, "several": 0.3, "rate": 0.3,
 }  # fmt: skip
 LATE_NONQUADRATIC_ERROR = 0.3  # the same of late rounds
-CURVATURE_DOUBT = {"squares": 0.1, "margin": 0.5, "quantile": 0.3, "smooth": 0.5}  # relative, of what moments tell
+# Relative doubt of what moments tell of the curvature.
+CURVATURE_DOUBT = {"squares": 0.1, "margin": 0.5, "quantile": 0.3, "smooth": 0.5, "rate": 0.5}
 CURVATURE_FACTORS = tuple(2.0 ** (k / 2) for k in range(-10, 4))  # possible curvatures, over the expected one
 MAX_MOVE = 2.0  # most that one round moves predictions, in units of the scale
 UNKNOWN_VARIANCE = 1e300  # variance of a number of which nothing is known

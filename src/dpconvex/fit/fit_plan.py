@@ -39,7 +39,7 @@ class FitConfig:
         with released curvature. With intervals of least squares the second is for matrices alone: late gradients limit
         the product of residual and row, so that long rows, such as those of rare flags, keep their weight.
     width : float
-        Largest residual of least squares in units of its scale; 1 for other losses.
+        Largest residual of least squares, or slope of a rate, in units of its scale; 1 for other losses.
     eigenvalue_floor : float
         Least eigenvalue of the second moments, in units of the noise's spectral norm.
     radius_multiple : float
@@ -130,8 +130,8 @@ def planned_mu(guarantee: Guarantee, owner: str) -> float:
 
 
 def fit_kind_of_loss(loss: DescribableLoss) -> str:
-    """Return how a loss is fitted: "several" (margins), "margin", "squares", "quantile" (kinked) or "smooth"."""
-    if loss.kind in ("margin", "several"):
+    """Return how a loss is fitted: "several", "margin", "rate", "squares", "quantile" (kinked) or "smooth"."""
+    if loss.kind in ("margin", "several", "rate"):
         return loss.kind
     if type(loss) is Squared:
         return "squares"
@@ -143,7 +143,7 @@ def planned_quantile_level(loss: DescribableLoss) -> float:
 
     One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     """
-    if fit_kind_of_loss(loss) in ("margin", "several", "squares"):
+    if fit_kind_of_loss(loss) in ("margin", "several", "squares", "rate"):
         return 0.5
     low, high = loss.slope_range
     return float(min(max(high / (high - low), constants.MIN_LEVEL), 1 - constants.MIN_LEVEL))
@@ -191,12 +191,14 @@ def small_budget_weight(size: float) -> float:
 
 def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
     """Return shares of everything but gradients: geometry, location, and histograms of margins or residuals."""
-    kind, constant_weight = fit_kind_of_loss(bounds.loss), small_budget_weight(size)
+    kind = fit_kind_of_loss(bounds.loss)
+    constant_weight = small_budget_weight(size / constants.RATE_RECORDS if kind == "rate" else size)
     names = {
         "margin": ["labels", "margins"],
         "several": ["labels"],
         "quantile": ["octaves", "targets", "residuals"],
         "squares": ["octaves", "targets", "residuals"],
+        "rate": ["octaves", "targets", "residuals"],
         "smooth": ["octaves", "targets"],
     }[kind]
     names = ["columns", "lengths", "moments", *names]
@@ -214,6 +216,8 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
         shares["labels"] += 0.6 * constant
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
         shares["targets"], shares["residuals"] = 0.04 + 0.25 * constant, 0.05 + 0.5 * constant
+    elif kind == "rate":
+        shares["octaves"] = shares["targets"] = shares["targets"] + 0.4 * constant
     else:
         shares["targets"] += 0.75 * constant
     if config.raw_target and "octaves" in shares:  # finding the unit is half of finding a constant
@@ -284,8 +288,9 @@ def _plan_fit_config(
     if kind in ("margin", "several"):  # grows late: clipped slopes cost probabilities little, and noise much
         low, high = constants.MARGIN_CLIP_RECORDS
         clip = constants.CLIP[kind] * math.sqrt((1 + records / high) / (1 + low / records))
-    if kind == "squares":
+    if kind in ("squares", "rate"):
         width = constants.RESIDUAL_CLIP * (1 + records / constants.RESIDUAL_CLIP_RECORDS) ** 0.4
+        width = max(width, constants.INFERENCE_RESIDUAL_CLIP) if inference else width
     late_clip = constants.LATE_CLIP * math.sqrt(1 + records / constants.LATE_CLIP_RECORDS)
     if kind == "squares" and inference:
         width = constants.INFERENCE_RESIDUAL_CLIP * (0.5 + 0.5 * records / constants.INFERENCE_CLIP_RECORDS) ** 0.4
@@ -317,7 +322,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     """
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
     kind, fits, targets = fit_kind_of_loss(bounds.loss), config.fits, config.targets
-    slope = config.width if kind == "squares" else float(bounds.loss.lipschitz)
+    slope = config.width if kind in ("squares", "rate") else float(bounds.loss.lipschitz)
     rough = fine = late = slope
     if kind == "quantile":
         low, high = bounds.loss.slope_range
@@ -337,6 +342,9 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         loss = cast(SeveralMarginLoss, bounds.loss)
         labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
         rounds = constants.JOINT_ROUNDS, 0
+    residuals = (count, counts)
+    if kind in ("squares", "rate"):
+        residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
         "columns": (Query.histograms(2 * octaves + 1, columns), 1),
@@ -347,10 +355,10 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         "moments": (moments, 1),
         "labels": (labels, 1),
         "octaves": (Query.histograms(constants.TARGET_BINS), targets),
-        "targets": (count, constants.TARGET_COUNTS * targets),
+        "targets": (Query("limited sum"), 1) if kind == "rate" else (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
-        "residuals": (Query.histograms(constants.RESIDUAL_BINS), histograms) if kind == "squares" else (count, counts),
+        "residuals": residuals,
         "limits": (count, 2),
         "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
         "gradients": (Query("vector", config.clip * fine, vector), (second if steps is None else steps) * fits),

@@ -235,10 +235,11 @@ class GradientRounds:
         hessian, variance = self._combined_curvature(released, loss)
         length, slope = self.config.late_clip * self.frame.median_row_norm, loss.slope.loss
         assert slope is not None
-        factor = QueryFactor("slope", slope, weighting="square") if loss.score is None else loss.score
+        limit = loss.slope.limit if math.isfinite(loss.slope.limit) else 0.0
+        factor = QueryFactor("slope", slope, limit, "square") if loss.score is None else loss.score
         assert factor.loss is not None
         scores = self.rows.second_moments("scores", self.frame, length, factor, self.frame.row_coefficients(phi))
-        unit = loss.score_unit * (float(factor.loss.lipschitz) * length) ** 2 / self.mass
+        unit = loss.score_unit * (min(float(factor.loss.lipschitz), loss.slope.limit) * length) ** 2 / self.mass
         height = None if loss.score is None else loss.slope_std**2
         scores = denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
         # People with several whole rows: by Jensen's inequality at most so many times as much.

@@ -8,13 +8,13 @@ so other laws mislead the first counts only. Where noise hides everything, the a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logit
 
 from dpconvex.core.private_rows import PrivateRows
-from dpconvex.core.queries import QueryStatistic
+from dpconvex.core.queries import QueryLoss, QueryScore, QueryStatistic
 from dpconvex.fit import constants
 from dpconvex.types import Array
 
@@ -107,11 +107,13 @@ class LocationTails:
     counted: Array
 
     @classmethod
-    def of(cls, counts: Array, std: float, edges: Array, mass: float) -> LocationTails:
+    def of(
+        cls, counts: Array, std: float, edges: Array, mass: float, stds: float = constants.CERTAIN_STDS
+    ) -> LocationTails:
         """Return the tails of noisy counts between edges, continued by two octaves beyond the last significant one."""
         inner = (edges[1:] + edges[:-1]) / 2
         centres = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
-        shares = np.where(counts > constants.CERTAIN_STDS * std, counts, 0.0) / mass
+        shares = np.where(counts > stds * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
         for last, sign in ((seen[-1], 1), (seen[0], -1)) if seen.size else ():
             for beyond in (1, 2):
@@ -191,12 +193,15 @@ def locate_target_bracket(
     return float(edges[certain[0]]), float(edges[certain[-1] + 1])
 
 
-def locate_residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> LocationTails:
-    """Release a histogram of the octaves of residuals, in units of a scale."""
+def locate_residual_tails(
+    rows: PrivateRows, name: str, theta: Array, scale: float, mass: float, loss: QueryLoss | None = None
+) -> LocationTails:
+    """Release a histogram of the octaves of residuals, or of slopes of a loss, in units of a scale."""
     half = constants.RESIDUAL_BINS // 2
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
-    counts = rows.histogram(name, QueryStatistic("residual", theta), edges)
+    statistic = QueryStatistic("residual" if loss is None else "slope", theta, loss=loss)
+    counts = rows.histogram(name, statistic, edges)
     return LocationTails.of(counts, rows.terms[name].scale, edges, mass)
 
 
@@ -207,6 +212,31 @@ def locate_limited_shares(rows: PrivateRows, name: str, theta: Array, limit: flo
         share_below_location(rows, name, residual, end, level, mass) for end, level in ((-limit, 0), (limit, 1))
     )
     return np.array([below, 1 - above])
+
+
+def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) -> tuple[float, float, LocationTails]:
+    """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of targets by size.
+
+    Releases the histogram "octaves", of sizes down to so many octaves below the largest, and the sum "targets" of
+    targets up to a limit that balances the bias of leaving larger ones out with the noise.
+    """
+    sizes = largest * 2.0 ** np.linspace(-octaves, 0, constants.TARGET_BINS // 2 - 1)
+    edges = np.concatenate([-sizes[::-1], [0.0], sizes])
+    counts = rows.histogram("octaves", QueryStatistic("target"), edges)
+    stds = constants.CERTAIN_STDS if octaves > constants.RATE_OCTAVES else constants.LIKELY_STDS
+    tails = LocationTails.of(counts, rows.terms["octaves"].scale, edges, mass, stds)
+    tails = replace(tails, centres=np.clip(tails.centres, 0.0, largest))
+    noise, lead = rows.terms["targets"].scale / mass, int(rows.bounds.fit_intercept)
+    seen = float(tails.centres[tails.shares > 0].max(initial=sizes[0]))
+    limit = min(tails.best(2.0**-20 * seen, noise / (1 + lead)), largest)
+    if not (tails.shares[counts.size // 2 + 1 :] > 0).any() or tails.shares.sum() < 0.5:  # noise hides too much
+        limit = largest * 2.0 ** (-octaves / 2 if octaves > constants.RATE_OCTAVES else -1)
+    theta = np.zeros(rows.bounds.dimension)
+    theta[:lead] = limit / 2  # residuals from the middle of the range are half as large
+    total = rows.limited_sum("targets", QueryScore("residual", theta, limit / (1 + lead)))
+    error = noise * limit / (1 + lead)
+    mean = lead * limit / 2 + total / mass * limit / (1 + lead)
+    return min(max(mean, error, float(sizes[0])), largest), error, tails
 
 
 def share_below_location(

@@ -10,6 +10,7 @@ curvature, and in what they need to know of the target. All of it is computed fr
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -25,7 +26,9 @@ from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
 from dpconvex.fit.location import (
     LocationPrior,
+    LocationTails,
     locate_limited_shares,
+    locate_mean,
     locate_quantile,
     locate_residual_tails,
     locate_target_bracket,
@@ -38,7 +41,7 @@ from dpconvex.fit.margin_calibration import (
     margin_moments,
 )
 from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
-from dpconvex.losses import Huber, PointwiseLoss
+from dpconvex.losses import Huber, PointwiseLoss, Tweedie
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.types import Array
@@ -90,6 +93,8 @@ class PrivateFit:
             return self._fit_margins()
         if self.kind == "squares":
             return self._fit_squares()
+        if self.kind == "rate":
+            return self._fit_rates()
         if self.kind == "smooth":
             return self._fit_smooth()
         return self._fit_fine_stage(*self._fit_rough_stage())
@@ -276,6 +281,68 @@ class PrivateFit:
             QueryFactor("inside", width=limit, weighting="square"), 1.0, math.sqrt(square),
             QueryFactor("slope", Huber(score)), square / tails.limited_square(score), bias,
         )  # fmt: skip
+
+    def _fit_rates(self) -> Array:
+        """Fit the logarithm of a mean by clipped slopes, in units of ``mean^(2 - power)``, where they are 1 - y / mean.
+
+        Clips open as far as released octaves, of responses and then of slopes, show that they would move the mean.
+        """
+        lead, width, rounds, loss = self.lead, self.config.width, self.rounds, cast(Tweedie, self.bounds.loss)
+        octaves = 2 * constants.RAW_TARGET_OCTAVES if self.config.raw_target else constants.RATE_OCTAVES
+        mean, std_error, tails = locate_mean(self.rows, loss.most, octaves, self.mass)
+        self.released["mean"] = mean
+        start = np.zeros(self.size)
+        start[:lead] = math.log(mean)
+        # Early rounds: the larger the power, the less the curvature differs from one mean to another.
+        exact, loss = loss, replace(loss, power=max(loss.power, constants.EARLY_POWER))
+        unit = mean ** (2 - loss.power)
+        tails = replace(tails, centres=tails.centres / mean - 1)
+        spread = math.sqrt(max(float(tails.shares @ np.minimum(tails.centres, loss.most) ** 2), 0.01))
+        scale = math.sqrt(math.log1p(spread**2))  # of the logarithm, if all of the spread was that of the mean
+
+        def clipped(tails: LocationTails, limit: float) -> PosteriorLocalLoss:
+            inside = max(1 - float(tails.shares @ (np.abs(tails.centres) > limit)), 0.1)
+            slope = QuerySlope(loss, limit=limit * unit)
+            return PosteriorLocalLoss(slope, unit * inside, scale, limit * unit / width, slope_std=spread * unit)
+
+        def chosen(name: str) -> float:
+            # With intervals the bias must be small against the noise, not alike.
+            noise = rounds.noise(name) / width * (0.3 if self.config.inference else 1.0)
+            limits = [law.best(width * residual, noise) for law in laws]
+            # Slopes that noise hides may be those of the largest responses, which were counted before.
+            hidden = min(1.0, max(0.0, 1 - float(laws[-1].shares.sum())) / constants.HIDDEN_SHARE)
+            return float(min(max(limits[-1], limits[0] * hidden), loss.lipschitz / unit))
+
+        laws, residual = [tails], min(1.0, spread)
+        limit = chosen("rough gradients")
+        variance = (std_error / mean) ** 2
+        rough = rounds.run_early("rough gradients", clipped(tails, limit), start, variance)
+        theta = self.frame.row_coefficients(rough.mean)
+        tails = locate_residual_tails(self.rows, "residuals", theta, unit * spread, self.mass, loss)
+        tails = replace(tails, centres=tails.centres / unit)
+        residual = tails.scale(spread)
+        laws.append(tails)
+        limit = chosen("gradients")
+        self.released["residual_scale"] = residual
+        noise = rough.unshrunk_variance.copy()
+        noise[:lead] += scale**2
+        earlier = rough.unshrunk_mean, noise, constants.LEVEL_SHIFT * scale / math.sqrt(max(1, self.size - lead)) / 4
+        # A mean of logarithms is not the logarithm of a mean: the more columns tell, the further they are apart.
+        variance += constants.INTERCEPT_SHIFT_SHARE * self._margin_std(rough.mean) ** 2
+        found = rounds.run_early("gradients", clipped(tails, limit), start, variance, earlier, rough.mean)
+        if "late gradients" in self.terms:
+            limit = chosen("late gradients")
+        loss, unit = exact, mean ** (2 - exact.power)
+        self.released["residual_limit"] = limit
+        # Curvatures are not bounded by a small multiple of their mean: larger ones are clipped, and late that opens.
+        most = min(
+            constants.RATE_CURVATURES * math.sqrt(1 + self.config.records_per_coefficient / 1000) * unit,
+            loss.smoothness,
+        )
+        factor = QueryFactor("curvature", loss, limit * unit, "square", most)
+        slope = QuerySlope(loss, weighting="square", limit=limit * unit)
+        late = PosteriorLocalLoss(slope, unit, scale, limit * unit / width, factor, most)
+        return self._refine(found, late)
 
     def _fit_smooth(self) -> Array:
         """Fit a smooth loss of residuals, which has a scale of its own."""

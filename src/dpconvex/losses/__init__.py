@@ -19,13 +19,14 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
+from dpconvex.losses.rates import Tweedie
 from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
     "Absolute", "Bowl", "CrammerSinger", "DiscreteHazard", "Hinge", "Huber", "KinkedLoss", "L1Norm", "L1WithLink",
-    "Logistic", "Loss", "PairHinge", "PairLogistic", "PairSquared", "PairSquaredHinge", "PiecewiseLinear",
-    "Pinball", "PointwiseLoss", "ProportionalOdds", "ReLU", "Scaled", "SeveralMarginLoss", "SoftThreshold",
-    "Softmax", "Squared", "VectorLoss",
+    "Logistic", "Loss", "PairHinge", "PairLogistic", "PairSquared", "PairSquaredHinge", "PiecewiseLinear", "Pinball",
+    "PointwiseLoss", "ProportionalOdds", "ReLU", "Scaled", "SeveralMarginLoss", "SoftThreshold", "Softmax",
+    "Squared", "Tweedie", "VectorLoss",
 ]  # fmt: skip

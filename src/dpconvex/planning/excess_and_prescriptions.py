@@ -38,6 +38,7 @@ from dpconvex.types import Array
 
 # Bounds hold all targets, so wider residuals would leave next to nothing for the features to explain.
 RESIDUAL_SCALES = np.geomspace(0.02, 0.2, 5)
+RATE_SCALES = np.geomspace(0.3, 3.0, 5)  # of rates, in units of the mean
 # Squared norm of a row at its bound over its mean: a column's standard deviation is a quarter of its bound.
 SPREAD = 16
 NO_CURVATURE = 1e9  # penalty over curvature at which the curvature costs no epsilon worth naming
@@ -54,6 +55,7 @@ _QUANTILE_ALPHAS = np.geomspace(1e-7, 10.0, 161)
 _CLASSIFIER_ALPHAS = np.geomspace(1e-7, 10.0, 49)
 _HUBER_WIDTH = 0.25  # of output perturbation of means, in half ranges of the target
 _HUBER_FACTOR = 1.6  # a Huber loss has less curvature than the square of the closed form; read off 107 simulations
+_RATE_NOISE = 3.0  # limits of a rate's slopes are wider than those of even tails; read off 10 simulations
 _KERNEL = LogisticKernel()
 _NODES, _WEIGHTS = hermegauss(31)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -65,6 +67,7 @@ _MARGINS = math.sqrt(MARGIN_VARIANCE) * _NODES  # the best margins without their
 # populations. Of 626 other settings, forecasts were within a factor of 2 in 92 % (quantile), 91 % (squares) and 87 %
 # (margin), and within a factor of 4 in 98 % or more of each.
 _FEW_RECORDS = {"quantile": (40.0, 0.4, 7.0), "squares": (29.0, 0.48, 4.0), "margin": (42.0, 0.36, 1.45)}
+_FEW_RECORDS["rate"] = _FEW_RECORDS["squares"]
 
 
 @dataclass(frozen=True)
@@ -361,7 +364,7 @@ def descent_excess(
     config: FitConfig,
     terms: Mapping[str, CertifiedNoise],
     feature_moment: float = 1 / SPREAD,
-    residual_scales: Array = RESIDUAL_SCALES,
+    residual_scales: Array | None = None,
     level: float | None = None,
     intercept: float = 1.0,
 ) -> tuple[Array, Array]:
@@ -373,12 +376,14 @@ def descent_excess(
     """
     kind, n, size = fit_kind_of_loss(bounds.loss), bounds.n_samples, bounds.dimension
     noise = planned_gradient_noise(config, terms, bounds)
+    if residual_scales is None:
+        residual_scales = RATE_SCALES if kind == "rate" else RESIDUAL_SCALES
     if kind in ("margin", "several"):  # the risk of several margins is that of one of them
         kind, constant = "margin", np.asarray(logistic_constant_excess(intercept))
         alone: Array | float = logistic_excess(n, bounds.n_features, 1.0, gradient_std=noise, intercept=intercept)
-    elif kind == "squares":
+    elif kind in ("squares", "rate"):  # of a rate, the squared error of its logarithm in units of its residuals
         constant = feature_moment * bounds.n_features / size / residual_scales**2
-        alone = size * noise**2 + size / n
+        alone = (_RATE_NOISE if kind == "rate" else 1.0) * size * noise**2 + size / n
     else:
         level = planned_quantile_level(bounds.loss) if level is None else level
         constant = quantile_constant_excess(size, feature_moment, residual_scales)

@@ -24,6 +24,7 @@ from dpconvex.losses import (
     Pinball,
     PointwiseLoss,
     SeveralMarginLoss,
+    Tweedie,
 )
 from dpconvex.mechanisms import (
     Moments,
@@ -78,10 +79,12 @@ class MechanismRequest(Generic[AnyBounds]):
 
     guarantee: Guarantee  # of all problems together
     bounds: AnyBounds  # with the plain loss and no penalty
-    kernel: Kernel | None
-    alpha: float | None
-    bandwidth: float | None
-    smooth_loss: PointwiseLoss | None = None  # replaces a classifier's loss where the objective must be smooth
+    kernel: Kernel | None = None
+    alpha: float | None = None
+    bandwidth: float | None = None
+    smooth_loss: PointwiseLoss | Tweedie | None = (
+        None  # replaces a classifier's loss where the objective must be smooth
+    )
     problems: int = 1  # one per class of more than two
     joint_loss: SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds

@@ -6,6 +6,7 @@ reference population in mapped units: columns fill [-1, 1] with normal values of
 - quantiles: targets fill [-1, 1], residuals are normal with standard deviation ``residual_scale``, and the
   ``d + 1`` coefficients have equal squares that sum to 1, their signs at random;
 - linear: the same, with the squared error;
+- poisson, gamma, tweedie: the same for the logarithm of the mean, residuals in units of the mean;
 - logistic: labels follow a logistic model whose margins have mean 1 or -1 and variance 2.
 
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
@@ -22,7 +23,7 @@ import numpy as np
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
 from dpconvex.fit.fit_plan import plan_fit, planned_mu
-from dpconvex.losses import Logistic, Pinball, Softmax, Squared
+from dpconvex.losses import Logistic, Pinball, Softmax, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.planning import excess_and_prescriptions as prescriptions
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -31,14 +32,17 @@ from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.types import Array
 
+RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
 MECHANISMS = {
     "quantile": ("gradient", "objective", "output"),
     "linear": ("gradient", "output"),
+    **dict.fromkeys(RATES, ("gradient", "objective", "output")),
     "logistic": ("gradient", "objective", "output"),
 }
 QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
     "linear": "extra squared error, as a share of the best linear model's",
+    **dict.fromkeys(RATES, "extra deviance, as a share of the best log-linear model's"),
     "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
@@ -85,7 +89,8 @@ class PlannedProblem:
     def bounds(self) -> LinearBounds:
         """The estimator's bounds, without a penalty."""
         losses = {"quantile": Pinball(self.quantile), "linear": Squared(), "logistic": Logistic()}
-        facts = self.n_samples, self.n_features, losses[self.task], self.row_norm, self.max_norm
+        rates = {name: Tweedie(power, -3.0, 3.0, 8.0) for name, power in RATES.items()}
+        facts = self.n_samples, self.n_features, (losses | rates)[self.task], self.row_norm, self.max_norm
         return LinearBounds(*facts, neighbors=self.neighbors, people=self.people)
 
     def risk(self, mechanism: str) -> float:
@@ -93,7 +98,7 @@ class PlannedProblem:
         try:
             if self.task == "logistic":
                 return self._logistic_risk(mechanism)
-            if self.task == "linear":
+            if self.task == "linear" or self.task in RATES:
                 return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
             levels = self.levels or (self.quantile,)
             return float(
@@ -127,12 +132,19 @@ class PlannedProblem:
 
     def _reference(self) -> tuple[float, Array]:
         """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
-        scales = prescriptions.RESIDUAL_SCALES if self.residual_scale is None else np.array([self.residual_scale])
+        scales = prescriptions.RATE_SCALES if self.task in RATES else prescriptions.RESIDUAL_SCALES
+        scales = scales if self.residual_scale is None else np.array([self.residual_scale])
         moment = prescriptions.reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
         bounds, (moment, scales) = self.bounds, self._reference()
+        if mechanism in ("objective", "output") and self.task in RATES:
+            alpha = prescriptions.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
+            noise, release = self._noise(mechanism, replace(bounds, alpha=alpha))
+            facts = np.array([alpha]), noise / bounds.n_samples, release
+            risk = prescriptions.penalised_excess(bounds, *facts, curvature=1.0, margin_variance=moment)
+            return np.asarray(2 * risk / scales**2 + bounds.dimension / bounds.n_samples)
         if mechanism == "output":
             return prescriptions.output_squares_excess(bounds, self.guarantee, moment, scales)
         if mechanism == "none":
@@ -275,7 +287,7 @@ def plan(
 
     Parameters
     ----------
-    task : {"quantile", "linear", "logistic"}
+    task : {"quantile", "linear", "poisson", "gamma", "tweedie", "logistic"}
         What will be fitted; a newsvendor is the quantile ``underage / (underage + overage)``.
     n_samples, n_features : int
         Public shape of the data; a nominal number of rows under add-or-remove-one.
@@ -289,8 +301,8 @@ def plan(
         Whether feature bounds will be given: columns then fill [-1, 1]. And the influence bound in mapped units;
         ``sqrt(n_features)`` by default, 1 without feature bounds.
     residual_scale, feature_spread : float, optional
-        Public guesses of the residuals' standard deviation, in units of half the target's range, and of a column's, in
-        units of its bound.
+        Public guesses of the residuals' standard deviation, in units of half the target's range (of a rate: of its
+        mean), and of a column's, in units of its bound.
     class_rate : float, optional
         Public guess of the share of one of two classes; about two thirds by default.
     n_classes : int

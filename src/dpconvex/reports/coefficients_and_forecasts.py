@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex.engine import RowMap
 from dpconvex.inputs.settings import Fitted
-from dpconvex.losses import Logistic
+from dpconvex.losses import Logistic, Tweedie
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -77,7 +77,8 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     else:
         return None
     target = certificate.parameters.get("target_bounds")
-    target_scale = 1.0 if target is None else 2 / (target[1] - target[0])
+    logarithms = "rate_bounds" in certificate.parameters  # whose unit is no target's
+    target_scale = 1.0 if target is None or logarithms else 2 / (target[1] - target[0])
     scale, shift = np.asarray(row_map.scale), np.asarray(row_map.shift)
     coef = spread * np.abs(scale) / target_scale
     intercept = None
@@ -238,6 +239,8 @@ def forecast_model(model: Fitted) -> AccuracyForecast | None:
         task, more["quantile"] = "quantile", level
     elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (LinearBounds, Logistic, 2):
         task = "logistic"
+    elif type(bounds.loss) is Tweedie:
+        task = {1.0: "poisson", 2.0: "gamma"}.get(bounds.loss.power, "tweedie")
     else:
         return None
     found = plan(

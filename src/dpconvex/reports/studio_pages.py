@@ -47,6 +47,9 @@ class StudioTask:
 
 TASKS = {
     "linear": StudioTask("linear regression", "linear"),
+    "poisson": StudioTask("counts (Poisson)", "poisson"),
+    "gamma": StudioTask("costs and times (Gamma)", "gamma"),
+    "tweedie": StudioTask("costs with zeros (Tweedie)", "tweedie"),
     "quantile": StudioTask("quantile regression", "quantile", "Quantile"),
     "newsvendor": StudioTask(
         "newsvendor", "quantile", "Underage cost / both costs", "extra cost, as a share of the best linear model's"

@@ -47,8 +47,8 @@ class LinearRecord(Bounds):
         check_count("rows_per_person", type(self).__name__, self.rows_per_person, 1)
         if self.people and self.rows_per_person > 1:
             raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")
-        if getattr(self.loss, "kind", None) not in ("residual", "margin", "several"):
-            raise self._wrong("loss", "a loss of kind 'residual', 'margin' or 'several'", error=TypeError)
+        if getattr(self.loss, "kind", None) not in ("residual", "margin", "rate", "several"):
+            raise self._wrong("loss", "a loss of kind 'residual', 'margin', 'rate' or 'several'", error=TypeError)
         self._check_positive("row_norm", "max_norm")
 
     @property
@@ -167,7 +167,7 @@ class LinearBounds(LinearRecord):
         norm of a linear term added to F.
         """
         if self.loss.kind != "residual":
-            return None
+            return getattr(self.loss, "most", None)  # of a rate, whose loss clips responses there
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + tilt) / self.alpha
         kinks = getattr(self.loss, "piecewise_linear", None)
