@@ -169,7 +169,7 @@ def audited(model, relation, runs=150):
     pairs = {pair.name: pair for pair in neighbor_pairs(X, y, np.ones(1), (0.0, 1e3), relation)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return audit_estimator(model, pairs["target"], runs)
+        return audit_estimator(model, pairs.get("target") or next(iter(pairs.values())), runs)
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
