@@ -1,10 +1,12 @@
 """Private classifiers: labels, several classes, certificates, accuracy."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from dpconvex import DPLinearSVC, DPLogisticRegression
 from dpconvex.privacy import ApproxDP, GaussianDP, gaussian_mu
@@ -50,12 +52,14 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
     assert model.coef_.shape == (3, 2)
     assert model.decision_function(X[:5]).shape == (5, 3)
     certificate = model.certificate_
-    assert certificate.parameters["problems"] == 3
+    assert certificate.parameters["problems"] == (1 if mechanism == "gradient" else 3)
     assert certificate.to_json() == model.certify(*X.shape, n_classes=3).to_json()
     certificate.verify()
+    if mechanism == "gradient":  # one fit of all classes
+        return
     # Three problems need more noise than one.
     single = model.certify(*X.shape)
-    name = {"objective": "objective", "output": "release", "gradient": "gradients"}[mechanism]
+    name = {"objective": "objective", "output": "release"}[mechanism]
     if mechanism != "output" or certificate.bounds.alpha == single.bounds.alpha:
         # By sqrt(3), but for clips that are narrower where less is left of the records.
         assert certificate.noise[name]["std"] > 1.4 * single.noise[name]["std"]
@@ -90,7 +94,7 @@ def test_gradient_phases_of_all_problems_spend_mu(problems):
     spent = 0.0
     for term in certificate.noise.values():
         moved = term.sensitivity + term.grid * math.sqrt(term.dimension)
-        spent += problems * term.releases * (moved / term.scale) ** 2
+        spent += certificate.problems * term.releases * (moved / term.scale) ** 2
     allowed = gaussian_mu(1.0, 1e-6)
     assert allowed * (1 - 2e-5) < math.sqrt(spent) <= allowed * (1 + 1e-12)
 
@@ -123,9 +127,61 @@ def test_labels_outside_the_set_are_refused_without_naming_them(two_classes):
 
 def test_summary_names_classes_and_split(three_classes):
     X, y = three_classes
-    text = str(DPLinearSVC(epsilon=5.0, random_state=0).fit(X, y).summary())
+    text = str(DPLinearSVC(epsilon=5.0, mechanism="output", random_state=0).fit(X, y).summary())
     assert "class 2 against the rest" in text
     assert "over 3 one-against-rest fits" in text
+    joint = str(DPLinearSVC(epsilon=5.0, random_state=0).fit(X, y).summary())
+    assert "class 2" in joint
+    assert "rest" not in joint
+
+
+def four_classes(n=6000, seed=0):
+    """Return rows and text labels of a softmax model, of which one is rare."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)).clip(-4, 4)
+    margins = X @ rng.normal(size=(4, 4)) * 1.2 + [1.0, 0.5, 0.0, -1.5]
+    return X, np.array(list("abcd"))[(margins + rng.gumbel(size=(n, 4))).argmax(axis=1)]
+
+
+def test_several_classes_in_one_fit_are_the_softmax_fit_without_noise():
+    X, y = four_classes()
+    plain = LogisticRegression(C=1e6, max_iter=1000).fit(X, y)
+    model = DPLogisticRegression(epsilon=100.0, feature_bounds=(-4, 4), random_state=0).fit(X, y)
+    best, found = (log_loss(y, each.predict_proba(X)) for each in (plain, model))
+    assert found <= 1.005 * best
+    assert np.abs(model.coef_ - model.coef_.mean(axis=0) - plain.coef_).max() < 0.1
+    small = DPLogisticRegression(epsilon=1.0, feature_bounds=(-4, 4), random_state=0).fit(X, y)
+    assert log_loss(y, small.predict_proba(X)) <= 1.03 * best
+
+
+def test_one_fit_of_all_classes_beats_one_against_the_rest():
+    """At the same budget, where one-against-rest shares it over four fits: mean log loss of some seeds."""
+    X, y = four_classes(3000)
+    losses = {}
+    for name, loss in (("joint", DPLogisticRegression._joint_loss), ("split", lambda self, n_classes: None)):
+        with mock.patch.object(DPLogisticRegression, "_joint_loss", loss):
+            fits = [
+                DPLogisticRegression(epsilon=0.5, feature_bounds=(-4, 4), random_state=seed).fit(X, y)
+                for seed in range(3)
+            ]
+        losses[name] = np.mean([log_loss(y, model.predict_proba(X)) for model in fits])
+    assert losses["joint"] < 0.97 * losses["split"]
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+def test_class_weights_people_and_invalid_rows_of_several_classes(classifier):
+    X, y = four_classes(2000)
+    public = {"feature_bounds": (-4, 4), "classes": list("abcd"), "epsilon": 20.0, "random_state": 0}
+    plain = classifier(**public).fit(X, y)
+    heavy = classifier(**public, class_weight={"d": 10.0}).fit(X, y)
+    assert (heavy.predict(X) == "d").sum() > 2 * (plain.predict(X) == "d").sum()
+    people = classifier(**public).fit(X, y, groups=np.arange(2000) // 2)
+    assert people.certificate_.bounds.people
+    assert people.score(X, y) > 0.9 * plain.score(X, y)
+    y = y.astype(object)
+    y[:100] = None
+    ignored = classifier(**public, invalid_rows="ignore").fit(X, y)
+    assert ignored.score(X[100:], y[100:].astype(str)) > 0.9 * plain.score(X[100:], y[100:].astype(str))
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
