@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "evidence" / "papers.md"
 PAPERS = {
     "newsvendor": ("newsvendor_gdp", ("algorithm", "convergence", "presets")),
     "quantile": ("quantile_sco", ("presets",)),
-    "convolution": ("convolution_objective_perturbation", ("presets",)),
+    "convolution": ("convolution_objective_perturbation", ("energies", "presets")),
     "auc": ("auc_erm", ("algorithms", "presets")),
     "output": ("output_perturbation", ("algorithms", "presets", "risks")),
 }

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize
 
-from dpconvex.losses import L1Norm, L1WithLink, Logistic, PairLogistic
-from dpconvex.smoothing import ExponentialKernel, GaussianKernel, UniformKernel
+from dpconvex.losses import KinkedLoss, L1Norm, L1WithLink, Logistic, PairLogistic
+from dpconvex.smoothing import ExponentialKernel, GaussianKernel, UniformKernel, moreau
 from dpconvex_reproduction.auc_erm import algorithms
 from dpconvex_reproduction.auc_erm.presets import (
     AUCProblem,
@@ -19,6 +19,7 @@ from dpconvex_reproduction.auc_erm.presets import (
     theorem_7,
 )
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import printed_constants
+from dpconvex_reproduction.convolution_objective_perturbation.energies import PowerEnvelope
 from dpconvex_reproduction.convolution_objective_perturbation.presets import (
     kernel_smoothness,
     lemma_3_3,
@@ -223,3 +224,33 @@ def test_descent_over_random_pairs_ends_at_the_minimiser():
     )
     assert near < 0.05 * np.linalg.norm(exact)
     assert near < far
+
+
+@pytest.mark.parametrize("power", [1.5, 2.0, 3.0])
+def test_envelopes_with_energies_of_any_power_are_infima(power):
+    """The infimum by search over v; the declared smoothness against differences of slopes; p = 2 is the product's."""
+    loss = KinkedLoss((-0.5, 0.7), (-1.0, 0.4, 2.0))
+    envelope = PowerEnvelope(loss, power, 0.6)
+    v = np.linspace(-12, 12, 480_001)
+    plain = loss.value_at(v)
+    u = np.linspace(-3, 3, 61)
+    searched = [np.min(plain + 0.6 * np.abs((each - v) / 0.6) ** power / power) for each in u]
+    assert envelope.value(u) == pytest.approx(np.array(searched), abs=1e-4)
+    gap = loss.value_at(u) - envelope.value(u)
+    assert gap.min() >= -1e-9
+    assert gap.max() <= envelope.approximation_gap * (1 + 1e-9)
+    fine = np.linspace(-4, 4, 400_001)
+    steepest = np.max(np.diff(envelope.slope(fine)) / np.diff(fine))
+    if power < 2:
+        assert envelope.smoothness == math.inf
+    else:
+        assert steepest == pytest.approx(envelope.smoothness, rel=1e-3)
+    if power == 2:
+        assert envelope.value(u) == pytest.approx(moreau(loss, 1 / 0.6).value_at(u))
+
+
+def test_the_smoothness_that_table_2_prints_for_every_power():
+    """``|x|^p / p`` is not 1-smooth: for p = 1.5 its slope rises by 1e-4 over the first 1e-8, 10,000 per unit."""
+    envelope = PowerEnvelope(KinkedLoss((0.0,), (-1.0, 1.0)), 1.5, 1.0)
+    assert (envelope.slope([1e-8]) / 1e-8)[0] == pytest.approx(1e4)
+    assert PowerEnvelope(KinkedLoss((0.0,), (-4.0, 4.0)), 3.0, 1.0).smoothness == 4.0

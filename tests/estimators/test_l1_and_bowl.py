@@ -129,3 +129,44 @@ def test_refusals():
         DPL1Link("probit", matrix=0.1).certify(100, 3)
     with pytest.raises(ValueError, match="level"):
         DPBowl().fit(*matrices(50), level=np.ones(49))
+
+
+@pytest.mark.parametrize("name", ["median", "pieces", "bowl", "link", "shared"])
+def test_moreau_envelopes_of_matrix_records(name, tmp_path):
+    """From below, with the curvature of the convolution; the certificate comes before the data and a file holds it."""
+    A, Y = matrices(m=2)
+    X, y = rows(300)
+    common = {"epsilon": 50.0, "delta": 1e-3, "mechanism": "objective", "random_state": 0, "alpha": 0.05}
+    # What the kinked loss is above its envelope: sizes of slopes squared over twice the curvature.
+    makers = {
+        "median": (DPMedian, (), (A, Y)),
+        "pieces": (DPPiecewiseLinear, ([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]],), (A, Y)),
+        "bowl": (DPBowl, (), (A, Y)),
+        "link": (DPL1Link, ("huber",), (A, Y)),
+        "shared": (DPL1Link, (), (X, y)),
+    }
+    estimator, given, data = makers[name]
+    own = {"matrix": 0.05, "link_norm": 2.0} if name == "shared" else {"link_norm": 2.0} if name == "link" else {}
+    above, below = (
+        estimator(*given, smoothing=smoothing, **own, **common).fit(*data) for smoothing in ("convolution", "moreau")
+    )
+    convolved, envelope = above.certificate_.bounds.loss, below.certificate_.bounds.loss
+    assert envelope.smoothness == pytest.approx(convolved.smoothness)
+    assert "Moreau" in type(envelope).__name__
+    below.certificate_.verify()
+    assert np.linalg.norm(below.coef_ - above.coef_) < 0.5 * (1 + np.linalg.norm(above.coef_))
+    path = tmp_path / "model.json"
+    save_model(below, path)
+    assert np.array_equal(load_model(path).coef_, below.coef_)
+    changed = json.loads(path.read_text())
+    changed["parameters"]["smoothing"] = "convolution"
+    path.write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="loss"):
+        load_model(path)
+
+
+def test_an_envelope_needs_something_to_smooth():
+    with pytest.raises(ValueError, match="bandwidth"):
+        DPMedian(smoothing="moreau", mechanism="gradient").certify(1000, 5, n_outputs=3)
+    with pytest.raises(ValueError, match="'convolution' or 'moreau'"):
+        DPMedian(smoothing="spline").certify(1000, 5, n_outputs=3)

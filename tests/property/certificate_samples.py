@@ -87,7 +87,8 @@ SMOOTH_STRUCTURED = [
     convolve_vector(L1WithLink(2, Huber(0.5)), UniformKernel(), 0.7),
     *(moreau_vector(L1Norm(2), width=2.0), moreau_vector(L1Norm(3), "hellinger", 2.0, 1.0)),
     *(convolve_vector(STRUCTURED[-1], GaussianKernel(), 0.5), moreau_vector(STRUCTURED[-1])),
-    moreau_vector(Bowl(5), width=0.5),
+    *(moreau_vector(Bowl(5), width=0.5), moreau_vector(Bowl(4), "hellinger", 2.5, 0.5)),
+    moreau_vector(L1WithLink(2, Logistic()), width=0.5),
     convolve_vector(STRUCTURED[-1], ExponentialKernel(2), 0.7),
     *(convolve_vector(Bowl(3), ExponentialKernel(3), 0.5), convolve_vector(Bowl(2), KERNELS[0], 0.5)),
 ]

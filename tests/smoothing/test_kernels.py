@@ -169,7 +169,7 @@ def test_a_mixture_is_the_mixture_of_its_parts():
     assert loss.smoothness == pytest.approx(kernel.peak / 0.3)
     for wrong in (
         ((), ()),
-        ((GaussianKernel(2),), (1.0,)),
+        ((ExponentialKernel(2),), (1.0,)),
         ((GaussianKernel(),), (-1.0,)),
         ((GaussianKernel(),), (1, 2)),
     ):

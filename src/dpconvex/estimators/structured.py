@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
 from typing import Any, ClassVar, Self, cast
@@ -28,7 +29,7 @@ from dpconvex.objectives.structured_objective import StructuredObjective, Struct
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.certificate import Certificate
-from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
+from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector, moreau_vector
 from dpconvex.types import Array
 
 _BLOCK = 10_000  # records whose values are looked at together
@@ -49,6 +50,8 @@ class PrivateStructuredModel(PrivateModel):
         Smoothing bandwidth in units of scaled residuals; by default that of smallest predicted risk, for descents none.
     kernel : str or Kernel, default="gaussian"
         Smoothing kernel.
+    smoothing : {"convolution", "moreau"}, default="convolution"
+        Smooth from above by convolution, or from below by the Moreau envelope of the same curvature.
     mechanism : {"auto", "objective", "gradient", "output", "sgd"} or Mechanism
         How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
 
@@ -70,6 +73,7 @@ class PrivateStructuredModel(PrivateModel):
     _: KW_ONLY
     bandwidth: float | None = None
     kernel: str | Kernel = "gaussian"
+    smoothing: str = "convolution"
 
     coef_: Array = field(init=False)
 
@@ -86,15 +90,29 @@ class PrivateStructuredModel(PrivateModel):
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         owner, loss = type(self).__name__, certificate.bounds.loss
+        width = certificate.parameters.get("bandwidth")
         expected = self._loss(loss.outputs)
-        smooth = hasattr(loss, "kernel")
-        if smooth:
-            expected = convolve_vector(expected, self._kernel(loss.outputs), loss.bandwidth)
+        if width is not None:
+            expected = self._smoothed(expected, convolve_vector(expected, self._kernel(loss.outputs), width))
         stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if bandwidth is not None:
-            stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
+            stated["bandwidth"] = (width, bandwidth)
         return stated
+
+    def _smoothed(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
+        """Return the loss that is fitted: the convolved one, or the envelope of the same curvature."""
+        if self.smoothing not in ("convolution", "moreau"):
+            owner = type(self).__name__
+            raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
+        if self.smoothing == "convolution":
+            return convolved
+        if not math.isfinite(convolved.smoothness):
+            raise ValueError(
+                f"The 'smoothing' parameter of {type(self).__name__} is 'moreau', but nothing is smoothed: give a "
+                "bandwidth, or use the mechanism 'objective' or 'output'."
+            )
+        return moreau_vector(cast(Any, kinked), "energy", float(convolved.smoothness))
 
     def _kernel(self, outputs: int) -> Kernel:
         """Return the kernel that a name or object stands for; by name, the exponential one is that of m dimensions."""
@@ -123,7 +141,9 @@ class PrivateStructuredModel(PrivateModel):
         bounds = self._bounds(facts, n_features, n_outputs)
         request = MechanismRequest(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
         chosen = choose_structured_mechanism(self.mechanism, request, owner)
-        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, chosen.parameters)
+        planned = cast(StructuredBounds, chosen.bounds)
+        fitted = replace(planned, loss=self._smoothed(bounds.loss, planned.loss))
+        return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
         """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.

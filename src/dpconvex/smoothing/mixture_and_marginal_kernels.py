@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gamma, kv
@@ -26,10 +26,13 @@ class MixtureKernel(Kernel):
     - ``gap(t) = sum_k w_k s_k gap_k(t / s_k)``
     - ``second moment = sum_k w_k s_k^2 m_k``, ``peak = sum_k w_k peak_k / s_k``
 
+    In m dimensions parts are Gaussian: their scale mixtures are the radial densities that exist in any number of
+    dimensions (Schoenberg), for :func:`~dpconvex.smoothing.convolve_vector`.
+
     Parameters
     ----------
     kernels : sequence of Kernel
-        Kernels of one dimension.
+        Kernels of one dimension, or ``GaussianKernel(m)`` each.
     weights : sequence of float
         Positive; they are divided by their sum.
     widths : sequence of float, optional
@@ -50,10 +53,12 @@ class MixtureKernel(Kernel):
     def __post_init__(self) -> None:
         kernels, weights = tuple(self.kernels), tuple(self.weights)
         widths = (1.0,) * len(kernels) if self.widths is None else tuple(self.widths)
-        if not kernels or not all(isinstance(kernel, Kernel) and kernel.dim == 1 for kernel in kernels):
+        scalar = all(isinstance(kernel, Kernel) and kernel.dim == 1 for kernel in kernels)
+        radial = all(isinstance(kernel, GaussianKernel) for kernel in kernels) and len({k.dim for k in kernels}) == 1
+        if not kernels or not (scalar or radial):
             raise TypeError(
-                "The 'kernels' parameter of MixtureKernel must be kernels of one dimension, at least one. "
-                "Got something else instead. See dpconvex.smoothing.KERNELS."
+                "The 'kernels' parameter of MixtureKernel must be kernels of one dimension, at least one, or Gaussian "
+                "ones of the same dimension. Got something else instead. See dpconvex.smoothing.KERNELS."
             )
         if not len(kernels) == len(weights) == len(widths):
             raise ValueError(
@@ -68,6 +73,11 @@ class MixtureKernel(Kernel):
             weights = tuple(weight / total for weight in weights)
         for name, parts in (("kernels", kernels), ("weights", weights), ("widths", widths)):
             object.__setattr__(self, name, parts)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """That of the parts."""
+        return self.kernels[0].dim
 
     def _mean(self, part: Callable[[Kernel, float], ScalarOrArray | float]) -> ScalarOrArray:
         parts = zip(self.kernels, self.weights, self.widths or (), strict=True)
@@ -89,8 +99,8 @@ class MixtureKernel(Kernel):
 
     @property
     def peak(self) -> float:
-        """``sum_k w_k peak_k / s_k``."""
-        return float(self._mean(lambda kernel, width: kernel.peak / width))
+        """``sum_k w_k peak_k / s_k^m``."""
+        return float(self._mean(lambda kernel, width: kernel.peak / width**self.dim))
 
 
 # Trapezoidal rule for int_0^inf exp(-t cosh s) / cosh(s)^j ds, analytic for |Im s| < pi/2: with
@@ -173,4 +183,6 @@ def marginal_kernel(kernel: Kernel) -> Kernel:
         return ExponentialMarginalKernel(kernel.dim)
     if isinstance(kernel, (GaussianKernel, LaplacianKernel)):
         return type(kernel)()
+    if isinstance(kernel, MixtureKernel):
+        return replace(kernel, kernels=tuple(marginal_kernel(part) for part in kernel.kernels))
     return kernel

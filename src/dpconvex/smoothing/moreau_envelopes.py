@@ -20,7 +20,15 @@ from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import transform_block
 from dpconvex.losses.pointwise import Huber, PointwiseLoss, Squared
 from dpconvex.losses.scaled_and_clamped import Scaled
-from dpconvex.losses.vector_losses import Bowl, L1Norm, PiecewiseLinear, SmoothedVectorLoss, VectorLoss
+from dpconvex.losses.vector_losses import (
+    Bowl,
+    L1Norm,
+    L1WithLink,
+    PiecewiseLinear,
+    SmoothedVectorLoss,
+    VectorLoss,
+    link_parts,
+)
 from dpconvex.smoothing.convolution import SmoothedLoss
 from dpconvex.types import Array, ScalarOrArray
 
@@ -242,10 +250,10 @@ class PiecesMoreau(_QuadraticEnvelope):
                 found.append((subset, np.asarray(np.linalg.inv(matrix), dtype=np.float64)))
         return found
 
-    def _solve(self, u: Array) -> tuple[Array, Array, Array]:
-        """Return value, gradient and the index of the subset of every row."""
+    def _solve(self, u: Array, stretch: Array | float = 1.0) -> tuple[Array, Array, Array]:
+        """Return value, gradient and the index of the subset of every row, of pieces that are so many times as high."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
-        heights = transform_block(u, slopes.T) + offsets
+        heights = (transform_block(u, slopes.T) + offsets) * np.reshape(stretch, (-1, 1))
         n = len(u)
         value, gradient = np.full(n, -np.inf), np.zeros_like(u)
         chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
@@ -277,7 +285,10 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``c`` times the projection on the directions in which the active pieces differ, where it exists."""
-        slopes, chosen = np.array(self.loss.slopes), self._solve(u)[2]
+        return self._projections(u, self._solve(u)[2])
+
+    def _projections(self, u: Array, chosen: Array) -> Array:
+        slopes = np.array(self.loss.slopes)
         found = np.zeros((*u.shape, u.shape[1]))
         for index in np.unique(chosen):
             block = slopes[self._systems[index][0]]
@@ -286,6 +297,87 @@ class PiecesMoreau(_QuadraticEnvelope):
                 basis = np.linalg.svd(differences, full_matrices=False)[2]
                 found[chosen == index] = self.modulus * basis.T @ basis
         return found
+
+
+@dataclass(frozen=True)
+class HellingerEnvelope(SmoothedVectorLoss):
+    r"""``inf_u g(u) + w b sqrt(1 + ||x - u||^2 / w^2)`` of pieces or a bowl, from above; build it with `moreau_vector`.
+
+    By duality it is the largest ``<y, x> - g*(y) + w sqrt(b^2 - ||y||^2)``. The root is the least
+    ``(b^2 - ||y||^2) / (2 t) + t / 2`` over t, so that the envelope is the least over t of that with the parabola of
+    curvature ``c = t / w``, plus ``w (b^2 / t + t) / 2``. At the best t, ``t^2 + ||y_t||^2 = b^2`` with the slope y_t
+    of the parabola's envelope, which grows with t: found by bisection. ``-w b <= g - e <= 0``, and e is ``b/w``-smooth.
+    """
+
+    loss: PiecewiseLinear | Bowl
+    curvature: float
+    width: float
+
+    def __post_init__(self) -> None:
+        owner = "moreau_vector"
+        if not isinstance(self.loss, PiecewiseLinear | Bowl):
+            raise parameter_error("loss", owner, "PiecewiseLinear or Bowl", type(self.loss).__name__, kind=TypeError)
+        for name in ("curvature", "width"):
+            object.__setattr__(self, name, check_positive(name, owner, getattr(self, name), "Use 1.0 for a start."))
+        _check_conjugate(self.loss, "hellinger", self.curvature)
+
+    @property
+    def smoothness(self) -> float:
+        """``b / w``."""
+        return self.curvature / self.width
+
+    @property
+    def approximation_gap(self) -> float:
+        """``w b``, which bounds how far the envelope lies above the loss."""
+        return self.width * self.curvature
+
+    @property
+    def gradient_error(self) -> float:
+        """What 60 halvings leave of t, and far more."""
+        return 1e-12 * self.curvature
+
+    @cached_property
+    def _parabola(self) -> PiecesMoreau | BowlMoreau:
+        return BowlMoreau(self.loss, 1.0) if isinstance(self.loss, Bowl) else PiecesMoreau(self.loss, 1.0)
+
+    def _slopes(self, u: Array, level: Array | None, c: Array) -> tuple[Array, Array]:
+        """Return the parabola's slopes and projections for a curvature per row: of a loss c times as high, at c u."""
+        if isinstance(self._parabola, BowlMoreau):
+            stretched, levels = u * c[:, None], None if level is None else level * c
+            return self._parabola.gradient(stretched, levels), self._parabola.hessian(stretched, levels)
+        _, slopes, chosen = self._parabola._solve(u, c)
+        return slopes, self._parabola._projections(u, chosen)
+
+    def _best(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
+        """Return t, the slope and the projection on the directions in which the slope can turn."""
+        low, high = np.zeros(len(u)), np.full(len(u), self.curvature)
+        for _ in range(60):
+            middle = (low + high) / 2
+            slopes, _ = self._slopes(u, level, middle / self.width)
+            short = middle**2 + np.square(slopes).sum(axis=1) < self.curvature**2
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        return high, *self._slopes(u, level, high / self.width)
+
+    def value(self, u: Array, level: Array | None = None) -> Array:
+        """``<y, u> - g*(y) + w t``."""
+        t, y, _ = self._best(u, level)
+        c = t / self.width
+        if isinstance(self._parabola, BowlMoreau):
+            found = self._parabola.value(u * c[:, None], None if level is None else level * c) / c
+        else:
+            found = self._parabola._solve(u, c)[0] / c
+        return np.asarray(found + np.square(y).sum(axis=1) / (2 * c) + self.width * t)
+
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
+        """The dual maximiser y."""
+        return self._best(u, level)[1]
+
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
+        """``(t/w) (P - P y y^T P / (t^2 + ||P y||^2))`` with the projection P, where it exists."""
+        t, y, projection = self._best(u, level)
+        turned = (projection * y[:, None, :]).sum(axis=2)
+        outer = turned[:, :, None] * turned[:, None, :] / (t**2 + np.square(turned).sum(axis=1))[:, None, None]
+        return np.asarray((t / self.width)[:, None, None] * (projection - outer))
 
 
 @dataclass(frozen=True)
@@ -299,17 +391,19 @@ class VectorMoreau(SmoothedVectorLoss):
     - ``"huber"``: the same for ``||x|| <= 1`` and ``b ||x|| - b/2`` beyond. Its conjugate is that of the energy on
       ``||y|| <= b``, so for ``b >= sqrt(m)`` the envelope is the same;
     - ``"hellinger"``: ``phi(x) = b sqrt(1 + ||x||^2)``, ``phi*(y) = -sqrt(b^2 - ||y||^2)``, from above.
+
+    A link, which is smooth, stays as it is.
     """
 
-    loss: L1Norm
+    loss: L1Norm | L1WithLink
     potential: str
     curvature: float
     width: float
 
     def __post_init__(self) -> None:
         owner = "moreau_vector"
-        if not isinstance(self.loss, L1Norm):
-            raise TypeError(f"The 'loss' parameter of {owner} must be L1Norm. Got {type(self.loss).__name__} instead.")
+        if not isinstance(self.loss, L1Norm | L1WithLink):
+            raise parameter_error("loss", owner, "L1Norm or L1WithLink", type(self.loss).__name__, kind=TypeError)
         if self.potential not in POTENTIALS:
             raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(self.potential))
         for name in ("curvature", "width"):
@@ -341,23 +435,39 @@ class VectorMoreau(SmoothedVectorLoss):
         return s, clipped
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
-        """The dual maximiser y."""
+        """The dual maximiser y, and the slope of the link."""
+        slopes = self._dual(u[:, : self.loss.size])
+        if self.link is None:
+            return slopes
+        return np.column_stack([slopes, link_parts(self.link, u[:, -1])[1]])
+
+    def _dual(self, u: Array) -> Array:
         if self.potential != "hellinger":
             return np.clip(u * self.smoothness, -1.0, 1.0)
         s, clipped = self._scaling(u)
         return np.where(clipped, np.sign(u), s[:, None] * u)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
-        """``<u, y> - w phi*(y)``."""
-        y = self.gradient(u)
+        """``<u, y> - w phi*(y)``, and the link."""
+        linked = 0.0 if self.link is None else link_parts(self.link, u[:, -1])[0]
+        u = u[:, : self.loss.size]
+        y = self._dual(u)
         square = np.square(y).sum(axis=1)
         if self.potential != "hellinger":
-            return np.asarray((u * y).sum(axis=1) - square / (2 * self.smoothness))
+            return np.asarray((u * y).sum(axis=1) - square / (2 * self.smoothness) + linked)
         root = np.sqrt(np.maximum(self.curvature**2 - square, 0.0))
-        return np.asarray((u * y).sum(axis=1) + self.width * root)
+        return np.asarray((u * y).sum(axis=1) + self.width * root + linked)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """Derivative of y where it exists: the identity on free coordinates, less a rank-one part for Hellinger."""
+        size = self.loss.size
+        found = np.zeros((*u.shape, u.shape[1]))
+        found[:, :size, :size] = self._bends(u[:, :size])
+        if self.link is not None:
+            found[:, -1, -1] = link_parts(self.link, u[:, -1])[2]
+        return found
+
+    def _bends(self, u: Array) -> Array:
         eye = np.eye(u.shape[1])
         if self.potential != "hellinger":
             return (self.smoothness * (np.abs(u) * self.smoothness <= 1))[:, :, None] * eye
@@ -369,14 +479,17 @@ class VectorMoreau(SmoothedVectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0, width: float = 1.0
-) -> VectorMoreau | PiecesMoreau | BowlMoreau:
+    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl,
+    potential: str = "energy",
+    curvature: float = 1.0,
+    width: float = 1.0,
+) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters
     ----------
-    loss : L1Norm, PiecewiseLinear or Bowl
-        The loss to smooth; affine pieces and bowls take the first two potentials.
+    loss : L1Norm, L1WithLink, PiecewiseLinear or Bowl
+        The loss to smooth; a link is smooth already and stays.
     potential : {"energy", "huber", "hellinger"}
         The function phi.
     curvature : float
@@ -390,6 +503,8 @@ def moreau_vector(
     >>> envelope.value(np.array([[0.25], [3.0]])).tolist()
     [0.0625, 2.75]
     """
+    if isinstance(loss, PiecewiseLinear | Bowl) and potential == "hellinger":
+        return HellingerEnvelope(loss, curvature, width)
     if isinstance(loss, PiecewiseLinear):
         return PiecesMoreau(loss, _moreau_modulus(loss, potential, curvature, width))
     if isinstance(loss, Bowl):
@@ -397,17 +512,20 @@ def moreau_vector(
     return VectorMoreau(loss, potential, curvature, width)
 
 
+def _check_conjugate(loss: PiecewiseLinear | Bowl, potential: str, curvature: float) -> None:
+    """Raise unless the potential's conjugate exists at every slope of the loss."""
+    if curvature < loss.lipschitz * (1 - 1e-12):
+        raise ValueError(
+            f"The 'curvature' parameter of moreau_vector must be at least {loss.lipschitz:g}, the loss's Lipschitz "
+            f"constant, for the potential {potential!r}. Got {curvature!r} instead."
+        )
+
+
 def _moreau_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
     owner = "moreau_vector"
-    if potential not in ("energy", "huber"):
-        raise ValueError(
-            f"The 'potential' parameter of {owner} must be 'energy' or 'huber' for affine pieces and bowls. "
-            f"Got {potential!r} instead. 'hellinger' has closed forms for L1Norm only."
-        )
+    if potential not in POTENTIALS:
+        raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(potential))
     bend = check_positive("curvature", owner, curvature, "Use 1.0 for a start.")
-    if potential == "huber" and bend < loss.lipschitz * (1 - 1e-12):
-        raise ValueError(
-            f"The 'curvature' parameter of {owner} must be at least {loss.lipschitz:g}, the loss's Lipschitz constant, "
-            f"for the potential 'huber'. Got {curvature!r} instead."
-        )
+    if potential == "huber":
+        _check_conjugate(loss, potential, bend)
     return bend / check_positive("width", owner, width, "Use 1.0 for a start.")

@@ -31,7 +31,7 @@ from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
 from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
-from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel, marginal_kernel
 from dpconvex.types import Array
 
 _PANEL = 3.0  # length of a panel in standard deviations
@@ -64,10 +64,12 @@ def _run_blocks(part: Callable[[slice], None], rows: int, size: int) -> None:
     list(in_threads(lambda start: part(slice(start, start + size)), starts, available_cores()))
 
 
-def convolution_normal_mixture(kernel: ExponentialKernel | GaussianKernel, size: int) -> tuple[Array, Array]:
+def convolution_normal_mixture(kernel: Kernel, size: int) -> tuple[Array, Array]:
     """Return factors on the bandwidth and weights of the normal laws that make up a kernel in R^size."""
     if isinstance(kernel, GaussianKernel):
         return np.ones(1), np.ones(1)
+    if isinstance(kernel, MixtureKernel):
+        return np.array(kernel.widths), np.array(kernel.weights)
     shape = (size + 1) / 2
     left = math.floor((-26.0 / shape) / _LOG_STEP)
     logs = _LOG_STEP * np.arange(left, math.ceil(3.8 / _LOG_STEP))
@@ -142,16 +144,17 @@ class SmoothedFacets(_IntegratedVectorLoss):
     """
 
     loss: PiecewiseLinear | Bowl
-    kernel: GaussianKernel | ExponentialKernel
+    kernel: GaussianKernel | ExponentialKernel | MixtureKernel
     bandwidth: float
 
     def __post_init__(self) -> None:
         self._check((PiecewiseLinear, Bowl))
-        if not isinstance(self.kernel, (GaussianKernel, ExponentialKernel)):
+        mixed = isinstance(self.kernel, MixtureKernel) and self.kernel.dim > 1
+        if not (mixed or isinstance(self.kernel, (GaussianKernel, ExponentialKernel))):
             raise ValueError(
-                "The 'kernel' parameter of convolve_vector must be Gaussian or exponential for pieces that turn in "
-                f"several directions. Got {type(self.kernel).__name__} instead. Use GaussianKernel() or "
-                "ExponentialKernel(m)."
+                "The 'kernel' parameter of convolve_vector must be Gaussian, exponential or a mixture of Gaussian ones "
+                f"for pieces that turn in several directions. Got {type(self.kernel).__name__} instead. Use "
+                "GaussianKernel(), ExponentialKernel(m), or MixtureKernel of GaussianKernel(m)."
             )
         if isinstance(self.kernel, ExponentialKernel) and self.kernel.dim != self.loss.outputs:
             raise ValueError(
@@ -488,7 +491,8 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
     kernel : Kernel
         Of dimension m, or of dimension 1 for the product of m such laws. l1 norms take every kernel, and so do pieces
         that differ along one direction; pieces that turn in two or three directions, and the bowls of two and three
-        residuals, take the Gaussian and the exponential kernel; pieces along orthonormal directions the Gaussian one.
+        residuals, take the Gaussian and the exponential kernel, and mixtures of ``GaussianKernel(m)`` of your own;
+        pieces along orthonormal directions the Gaussian one.
     bandwidth : float
         Positive, in the units of the residuals.
 
