@@ -292,6 +292,11 @@ def test_every_task_fits_verifies_and_predicts(folder, task):
         bounds = (folder / "bounds.toml").read_text().replace("[target]\ndemand = [0, 150]\n", "")
         (folder / "bounds.toml").write_text(bounds)
         target = ("--target", "kind")
+    if task == "hazard":  # times with a column of events
+        pl.read_csv(folder / "sales.csv").with_columns(seen=pl.lit(1)).write_csv(folder / "sales.csv")
+        bounds = (folder / "bounds.toml").read_text().replace("demand = [0, 150]", 'demand = {event = "seen"}')
+        (folder / "bounds.toml").write_text(bounds)
+        target = ("--horizons", "20,40,80")
     result = folder.fit("--task", task, *target)
     assert result.exit_code == 0, result.output
     assert folder.run("verify", "model.json").exit_code == 0

@@ -56,6 +56,7 @@ TASKS: dict[str, Task] = {
     "poisson": Task("DPPoissonRegressor"),
     "gamma": Task("DPGammaRegressor"),
     "tweedie": Task("DPTweedieRegressor"),
+    "hazard": Task("DPDiscreteHazard"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
     "auc": Task("DPAUCClassifier", labels=True),
@@ -90,6 +91,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     ),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
+    "horizons": (str, "Ends of the periods of survival, separated by commas: 1,2,3,6,12.", MODEL),
     "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
     "share": (float, "In place of a tilt: which share of losses counts, the worst ones.", MODEL),
     "radius": (float, "How far an adversary moves a row, in mapped units; 0.1 by default.", MODEL),
@@ -222,6 +224,8 @@ def build_task(task_name: str, settings: Settings, **more: object) -> Model:
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
         given["classes"] = parse_classes_option(given["classes"])
+    if "horizons" in given:
+        given["horizons"] = parse_horizons_option(given["horizons"])
     if "quantile" in given:
         given["quantile"] = parse_quantile_option(given["quantile"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
@@ -232,7 +236,12 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
     given = settings.get("classes")
     check_task_target(task, schema, named=given is not None)
     declared = schema.target.classes if schema.target is not None else None
-    if not TASKS[task].labels and schema.target_bounds is None:
+    if (task == "hazard") != (schema.target is not None and schema.target.event is not None):
+        raise InputError(
+            'The task hazard, and no other, needs the column of events in the schema: time = {event = "died"} in '
+            "[target]."
+        )
+    if not TASKS[task].labels and schema.target_bounds is None and task != "hazard":
         typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
     if declared is not None and given is not None and set(map(str, parse_classes_option(list(given)))) != set(declared):
         raise InputError(
@@ -245,6 +254,14 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
     if settings.get("row_norm") is None:
         settings["row_norm"] = schema.row_norm
     return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
+
+
+def parse_horizons_option(words: str) -> list[float]:
+    """Return the ends of periods of --horizons."""
+    try:
+        return [float(word) for word in words.split(",")]
+    except ValueError:
+        raise InputError(f"The option --horizons must be numbers: --horizons 1,2,3. Got {words!r} instead.") from None
 
 
 def parse_quantile_option(words: str) -> float | list[float]:

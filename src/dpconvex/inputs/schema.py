@@ -258,6 +258,7 @@ class SchemaTarget:
     bounds: Range | None = None
     classes: tuple[str, ...] | None = None
     transform: str = "clip"
+    event: str | None = None  # of a time: the column that is above 0 where an event ended it
 
     def transformed(self, numbers: Any) -> Any:
         """Return what is learned: the numbers, or their transform once they are clipped; NaN stays NaN."""
@@ -725,15 +726,20 @@ def _parse_schema_target(table: Mapping[str, Any]) -> SchemaTarget | None:
     for name, value in table.items():
         if not isinstance(value, Mapping):
             return SchemaTarget(name, _parse_schema_range("target", name, value))
-        _check_keys("target", name, value, ("bounds", "classes", "transform"))
+        _check_keys("target", name, value, ("bounds", "classes", "transform", "event"))
+        event = value.get("event")
+        _require(
+            event is None or (isinstance(event, str) and event != name), "target", name, "name another event column"
+        )
+        _require(event is None or set(value) <= {"bounds", "event"}, "target", name, "have no classes beside an event")
         _require(not {"bounds", "classes"} <= set(value), "target", name, "have bounds or classes, not both")
         _require("transform" not in value or "bounds" in value, "target", name, "have bounds beside its transform")
         if "classes" in value:
             return SchemaTarget(name, None, _parse_schema_words("target", name, value["classes"], 2))
-        limits = _parse_schema_range("target", name, value["bounds"]) if value else None
+        limits = _parse_schema_range("target", name, value["bounds"]) if "bounds" in value else None
         if limits is not None:
             _check_transform("target", name, value.get("transform", "clip"), limits)
-        return SchemaTarget(name, limits, transform=value.get("transform", "clip"))
+        return SchemaTarget(name, limits, transform=value.get("transform", "clip"), event=event)
     return None
 
 
@@ -757,6 +763,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     if schema.target is not None:
         public = {"bounds": schema.target.bounds, "classes": schema.target.classes}
         tables["target"][schema.target.name] = {key: list(value) for key, value in public.items() if value is not None}
+        if schema.target.event is not None:
+            tables["target"][schema.target.name]["event"] = schema.target.event
         if schema.target.transform != "clip":
             tables["target"][schema.target.name]["transform"] = schema.target.transform
     if schema.person is not None:

@@ -200,7 +200,8 @@ def read_training_file(
 def _training_columns(schema: Schema) -> list[str]:
     """Return the table's columns that a fit reads."""
     assert schema.target is not None
-    return list(dict.fromkeys([*schema.inputs, schema.target.name]))
+    events = [] if schema.target.event is None else [schema.target.event]
+    return list(dict.fromkeys([*schema.inputs, schema.target.name, *events]))
 
 
 def _encode_training_file(
@@ -213,6 +214,10 @@ def _encode_training_file(
         target = read_file_labels(table, name, kind, ignored, schema)
     else:
         numbers = schema.target.transformed(_read_file_target(table, name, schema.file, ignored))
+        if schema.target.event is not None:  # of records that were censored, times are below 0
+            events = _read_file_target(table, schema.target.event, schema.file, ignored)
+            times = np.abs(numbers)
+            numbers = np.where(events > 0, times, np.where(events <= 0, -times, np.nan))
         target = pl.Series(name, numbers)
     return _encode_file_features(table, schema, typed, refused=not ignored), target
 

@@ -1,0 +1,60 @@
+"""Survival from files: two columns of the schema's target, periods by an option."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from dpconvex import load_model
+from dpconvex.cli import app
+
+SCHEMA = """
+[features]
+age = [20, 80]
+
+[target]
+months = {event = "churned"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    age = rng.uniform(20, 80, 3000)
+    time, end = rng.exponential(20 * np.exp((age - 50) / 30)), rng.uniform(0, 48, 3000)
+    lines = ["age,months,churned"]
+    lines += [f"{a:.1f},{min(t, e):.2f},{int(t <= e)}" for a, t, e in zip(age, time, end, strict=True)]
+    (tmp_path / "customers.csv").write_text("\n".join(lines))
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def call(folder, *words):
+    files = ["--schema", str(folder / "schema.toml"), "--out", str(folder / "model.json")]
+    return CliRunner().invoke(app, ["fit", str(folder / "customers.csv"), *files, *words])
+
+
+def test_a_hazard_is_fitted_from_two_columns(folder):
+    found = call(folder, "--task", "hazard", "--horizons", "6,12,24,36", "--epsilon", "5", "--json")
+    assert found.exit_code == 0, found.output
+    model = load_model(folder / "model.json")
+    assert -0.06 < model.coef_[0] < -0.01  # older people stay longer
+    rows = pl.DataFrame({"age": [30.0, 70.0]})
+    assert model.predict_survival(rows).shape == (2, 4)
+    assert model.schema_.target.event == "churned"
+    assert json.loads(found.stdout)["task"] == "hazard"
+
+
+def test_events_belong_to_hazards(folder):
+    refused = call(folder, "--task", "linear")
+    assert refused.exit_code != 0
+    assert "hazard" in refused.output
+    (folder / "schema.toml").write_text(SCHEMA.replace('{event = "churned"}', "[0, 48]"))
+    refused = call(folder, "--task", "hazard", "--horizons", "6,12")
+    assert "event" in refused.output
+    (folder / "schema.toml").write_text(SCHEMA)
+    assert "--horizons" in call(folder, "--task", "hazard", "--horizons", "6;12").output
