@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpconvex.core.row_coordinates import shorten_rows
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.losses.pair_losses import PairLoss, PairQuadraticPieces
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
@@ -173,6 +175,29 @@ def test_the_bound_on_the_gradient_is_attained_up_to_a_factor_of_two():
         for w in SLOPES
     )
     assert moved >= bounds.gradient_sensitivity / 2
+
+
+@dataclass(frozen=True)
+class PairAbsolute(PairLoss):
+    """``|1 - t|`` with its kink rounded, as a user may write it; it does not say whether it is monotone."""
+
+    lipschitz: ClassVar[float] = 1.0
+    piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces(
+        (0.5, 1.5), ((0.75, -1.0, 0.0), (1.0, -2.0, 1.0), (-1.25, 1.0, 0.0))
+    )
+
+
+def test_a_loss_that_does_not_say_it_is_monotone_has_the_general_bound():
+    """Slopes of both signs at nearly the same difference of rows move gradients by more than the smaller bound."""
+    bounds = PairwiseBounds(4, 2, PairAbsolute(), 1.0, None, 2, 2, alpha=1.0)
+    w, y = np.array([0.5, 50.0]), np.array([True, True, False, False])
+    before, after = (
+        [[np.cos(angle), np.sin(angle)], [0.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]] for angle in (0.011, -0.011)
+    )
+    gradients = [objective(np.array(X), y, bounds).gradient(w) for X in (before, after)]
+    moved = np.linalg.norm(gradients[0] - gradients[1])
+    monotone = PairwiseBounds(4, 2, PairHinge(), 1.0, None, 2, 2, alpha=1.0)
+    assert monotone.gradient_sensitivity < 0.9 * moved < moved <= bounds.gradient_sensitivity
 
 
 def one_more(X, y):

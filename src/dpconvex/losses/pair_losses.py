@@ -56,8 +56,8 @@ class PairLoss:
 
     @property
     def monotone(self) -> bool:
-        """Whether the loss never increases."""
-        return True
+        """Whether the loss never increases, which halves noise; False unless a loss says so."""
+        return False
 
     @property
     def piecewise_quadratic(self) -> PairQuadraticPieces | None:
@@ -92,6 +92,7 @@ class PairLogistic(PairLoss):
     """
 
     base: str = "2"
+    monotone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.base not in ("2", "e"):
@@ -123,7 +124,6 @@ class PairLogistic(PairLoss):
 class PairSquared(PairLoss):
     """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
 
-    monotone: ClassVar[bool] = False
     piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces((), ((1.0, -2.0, 1.0),))
 
 
@@ -131,6 +131,7 @@ class PairSquared(PairLoss):
 class PairSquaredHinge(PairLoss):
     """``max(0, 1 - t)^2``."""
 
+    monotone: ClassVar[bool] = True
     piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces(
         (1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0))
     )
@@ -150,6 +151,7 @@ class PairHinge(PairLoss):
 
     width: float = 0.5
     lipschitz: ClassVar[float] = 1.0
+    monotone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width != 0 or isinstance(self.width, bool):
