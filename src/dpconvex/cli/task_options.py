@@ -253,6 +253,8 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
         settings["classes"] = list(declared)
     if settings.get("row_norm") is None:
         settings["row_norm"] = schema.row_norm
+    if schema.smooth:  # refused where a task has no such penalty
+        settings["smooth"] = schema.smooth
     return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 

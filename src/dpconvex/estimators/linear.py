@@ -26,17 +26,19 @@ from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
 from dpconvex.inputs.settings import (
     Fitted,
     check_optional_positive,
+    check_smooth_setting,
     invalid_rows_setting,
     least_rows,
     resolve_bounds_setting,
 )
 from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, Squared, Tweedie
-from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
+from dpconvex.mechanisms import Mechanism, NoisyGradientDescent, OutputPerturbation
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.excess_and_prescriptions import linear_preset
+from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -315,15 +317,38 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         Whether to pay for what :meth:`confidence_interval` and :meth:`coefficient_table` need, about a fifth of the
         budget. Nothing is then shrunk or calibrated, and data too few for intervals are refused before anything is
         charged.
+    smooth : sequence of (first, number, strength), optional
+        Curves whose second differences are penalised: so many columns from the first on are hat functions of
+        neighbouring knots (:class:`~dpconvex.preprocessing.PublicTable` has them as ``smooth``). The penalty is
+        ``(strength/2) sum (theta_j - 2 theta_j+1 + theta_j+2)^2`` of mapped coefficients; for 'gradient' alone.
     """
 
     _: KW_ONLY
     inference: bool = False
+    smooth: Sequence[tuple[int, int, float]] | None = None
+
+    def _certified_plan(
+        self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
+        row_map: RowMap | None = None,
+    ) -> MechanismPlan:  # fmt: skip
+        if self.smooth is not None:
+            curves = check_smooth_setting(self.smooth, facts.row_map.n_features, type(self).__name__)
+            if "gradient" not in parameters or self.inference:
+                raise ValueError(
+                    f"The 'smooth' parameter of {type(self).__name__} must be None with inference=True, and with other "
+                    "mechanisms than 'gradient'. Got curves instead. Leave them out, or take the default."
+                )
+            parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
+        return super()._certified_plan(facts, mechanism, bounds, parameters, row_map)
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         return {
             **super()._stated(certificate, facts),
             "inference": (certificate.parameters.get("inference", False), self.inference),
+            "smooth": (
+                certificate.parameters.get("gradient", {}).get("smooth"),
+                None if self.smooth is None else list(map(list, self.smooth)),
+            ),
         }
 
     def _interval_plan(

@@ -55,6 +55,8 @@ class FitConfig:
         Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
     targets : int
         Number of targets: 1, or as many as there are levels.
+    smooth : tuple of (int, int, float)
+        Penalised curves: first column, number of columns, and the strength with which second differences count.
     """
 
     records_per_coefficient: float
@@ -71,9 +73,11 @@ class FitConfig:
     inference: bool = False
     levels: tuple[float, ...] = ()
     targets: int = 1
+    smooth: tuple[tuple[int, int, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
+        object.__setattr__(self, "smooth", tuple((int(first), int(n), float(by)) for first, n, by in self.smooth))
         if any(type(level) is not float or not 0 < level < 1 for level in self.levels):
             raise ValueError("The levels of a fit must be numbers between 0 and 1.")
         if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
@@ -96,9 +100,11 @@ class FitConfig:
 
     def stated(self) -> Facts:
         """Return the choices as a certificate states them, with levels and targets only where there are several."""
-        facts = asdict(self) | {"levels": list(self.levels)}
+        facts = asdict(self) | {"levels": list(self.levels), "smooth": [list(curve) for curve in self.smooth]}
         if not self.levels:
             del facts["levels"], facts["targets"]
+        if not self.smooth:
+            del facts["smooth"]
         return facts
 
 
@@ -311,6 +317,7 @@ def _plan_fit_config(
         inference=inference,
         levels=tuple(levels),
         targets=targets,
+        smooth=tuple(settings.get("smooth", ())),
     )
 
 

@@ -8,7 +8,7 @@ rounds, so that they refine the fit as far as their noise allows. With intervals
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +39,16 @@ from dpconvex.types import Array
 PointMap = Callable[[Array], Array]
 
 
+def second_difference_penalty(curves: Sequence[tuple[int, int, float]], lead: int, size: int) -> Array:
+    """Return the second derivative of ``sum of strength (theta_j - 2 theta_j+1 + theta_j+2)^2 / 2`` over curves."""
+    penalty = np.zeros((size, size))
+    for first, number, strength in curves:
+        differences = np.diff(np.eye(number), 2, axis=0)
+        columns = slice(lead + first, lead + first + number)
+        penalty[columns, columns] += strength * (differences.T @ differences)
+    return penalty
+
+
 class GradientRounds:
     """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
 
@@ -48,6 +58,10 @@ class GradientRounds:
         self.terms, self.lead, self.n = rows.terms, int(bounds.fit_intercept), bounds.n_samples
         self.kind, self.size = fit_kind_of_loss(bounds.loss), bounds.dimension
         self.penalty = bounds.alpha * frame.penalty if bounds.alpha else None
+        if config.smooth:
+            matrix = frame.matrix if frame.matrix.ndim == 2 else np.diag(frame.matrix)
+            curves = matrix @ second_difference_penalty(config.smooth, self.lead, self.size) @ matrix.T
+            self.penalty = curves if self.penalty is None else self.penalty + curves
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
         self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
 

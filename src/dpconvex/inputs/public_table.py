@@ -204,6 +204,11 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         return self._parsed().feature_bounds
 
     @property
+    def smooth(self) -> list[tuple[int, int, float]]:
+        """Curves whose second differences are penalised, for the estimator's parameter of this name."""
+        return self._parsed().smooth
+
+    @property
     def row_norm(self) -> float:
         """Largest length of a row in the estimator's mapped units."""
         return self._parsed().row_norm

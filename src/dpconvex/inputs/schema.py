@@ -90,6 +90,7 @@ class SchemaNumber:
     With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
     (the bounds are knots too), so that a model is the straight lines between its coefficients. A transform is a word or
     an expression of ``x``; with ``column`` the numbers are those of another column of the table than the name says.
+    ``smooth`` is the strength with which second differences of the coefficients at the knots are penalised.
     """
 
     name: str
@@ -101,6 +102,7 @@ class SchemaNumber:
     missing: SchemaMissing = SchemaMissing()
     drop: str = ""
     column: str = ""
+    smooth: float | None = None
 
     @property
     def transformed_bounds(self) -> Range:
@@ -304,6 +306,18 @@ class Schema:
         """Lowest and highest value of each column of ``X``."""
         lows = [low for block in self.blocks for low in block.low]
         return lows, [high for block in self.blocks for high in block.high]
+
+    @property
+    def smooth(self) -> list[tuple[int, int, float]]:
+        """First column, number of columns and strength of the curves whose second differences are penalised."""
+        curves, first = [], 0
+        numbers = {column.name: column for column in self.columns if isinstance(column, SchemaNumber)}
+        for block in self.blocks:
+            column = numbers.get(block.name)
+            if column is not None and column.smooth:
+                curves.append((first, len(column.knots) + 2, column.smooth))
+            first += len(block.names)
+        return curves
 
     @property
     def row_norm(self) -> float:
@@ -579,7 +593,7 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
     if not isinstance(value, Mapping):
         return SchemaNumber(name, *_parse_schema_range(table, name, value))
     _require("bounds" in value, table, name, "have bounds = [low, high]: two finite numbers")
-    _check_keys(table, name, value, ("bounds", "transform", "knots", "column", "unit", "drop", "missing"))
+    _check_keys(table, name, value, ("bounds", "transform", "knots", "smooth", "column", "unit", "drop", "missing"))
     low, high = _parse_schema_range(table, name, value["bounds"])
     transform, unit, source = value.get("transform", "clip"), value.get("unit", ""), value.get("column", "")
     _check_transform(table, name, transform, (low, high))
@@ -596,7 +610,10 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
 
     missing = _parse_schema_missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
     drop = _parse_schema_drop(table, name, value.get("drop", ""))
-    number = SchemaNumber(name, low, high, transform, tuple(ordered[1:-1]), unit, missing, drop, source)
+    smooth = _finite_schema_number(value.get("smooth", 0.0))
+    fine = smooth is not None and smooth >= 0 and not (smooth and (drop or not knots))
+    _require(fine, table, name, "have smooth = a number of at least 0, with knots and without drop")
+    number = SchemaNumber(name, low, high, transform, tuple(ordered[1:-1]), unit, missing, drop, source, smooth or None)
     _require(_increasing(number.transformed_knots), table, name, "have knots that differ after its transform")
     return number
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
@@ -10,7 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number, check_share, parameter_error
+from dpconvex.checks import check_count, check_number, check_share, parameter_error
 from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import Certificate
@@ -205,6 +206,21 @@ def _bounds_setting_array(bound: ArrayLike) -> np.ndarray:
     if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
         raise TypeError("not numbers")
     return plain.astype(np.float64)
+
+
+def check_smooth_setting(curves: object, columns: int, owner: str) -> list[list[float]]:
+    """Return curves of neighbouring columns, each with the strength of its penalty, or raise."""
+    problem = partial(parameter_error, "smooth", owner, "None or a list of (first column, number of columns, strength)")
+    if not isinstance(curves, (list, tuple)) or any(not isinstance(c, (list, tuple)) or len(c) != 3 for c in curves):
+        raise problem("another shape or type")
+    found = []
+    for first, number, strength in curves:
+        start, size = check_count("smooth", owner, first, 0), check_count("smooth", owner, number, 3)
+        if start + size > columns:
+            raise problem(f"a curve beyond {columns} columns")
+        allowed = "a finite number of at least 0"
+        found.append([start, size, check_number("smooth", owner, strength, allowed, 0, math.inf)])
+    return found
 
 
 def noise_source_setting(model: Model, certificate: Certificate) -> NoiseSource:

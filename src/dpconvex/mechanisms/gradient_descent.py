@@ -59,7 +59,7 @@ PLAIN = "plain-gradient"
 AVERAGED = 0.5  # share of the iterates, the last ones, that are averaged
 _OWNER = "NoisyGradientDescent"
 _PLAIN_STEPS = 10  # where none are given
-_SETTINGS = {"steps", "bandwidth", "kernel", "ranking", "raw_target", "levels", "targets"}
+_SETTINGS = {"steps", "bandwidth", "kernel", "ranking", "raw_target", "levels", "targets", "smooth"}
 
 
 @calibrates("gradient")
