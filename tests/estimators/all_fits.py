@@ -81,7 +81,7 @@ REGRESSIONS = {
     "DPDiscreteHazard gradient": lambda: DPDiscreteHazard((0.5, 1.0), epsilon=1.0, feature_bounds=(-1, 1)),
     **_regression(DPPoissonRegressor, {**SUMS, **INTERVALS}, (0, 2)),
     **_regression(DPGammaRegressor, {"sums": {}, "output": SUMS["output"]}, (0.1, 2)),
-    **_regression(DPTweedieRegressor, {"sums": {}, "objective": SUMS["objective"]}, (0, 2)),
+    **_regression(DPTweedieRegressor, {"sums": {}, "objective": {"mechanism": "objective", "alpha": 300.0}}, (0, 2)),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),

@@ -376,7 +376,12 @@ ESTIMATORS: dict[str, Fit] = {
 FITS: dict[str, Fit] = {
     **ESTIMATORS,
     **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, PERSONS),
-    **fits_of(dp.DPPoissonRegressor, "number", {"target_bounds": (0.0, 2.0), "alpha": 100.0}, PERSONS),
+    **fits_of(
+        dp.DPPoissonRegressor,
+        "number",
+        {"target_bounds": (0.0, 2.0)},
+        {name: fit for name, fit in PERSONS.items() if name.startswith(("gradient", "intervals"))},
+    ),
     **fits_of(dp.DPLogisticRegression, "label", TWO, PERSONS),
     **_others(),
 }

@@ -223,7 +223,7 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
     elif config.levels and config.targets == 1:  # the constant of each level comes from residuals
         shares["targets"], shares["residuals"] = 0.04 + 0.25 * constant, 0.05 + 0.5 * constant
     elif kind == "rate":
-        shares["octaves"] = shares["targets"] = shares["targets"] + 0.4 * constant
+        shares["octaves"] = shares["targets"] = shares["targets"] + 0.33 * constant
     else:
         shares["targets"] += 0.75 * constant
     if config.raw_target and "octaves" in shares:  # finding the unit is half of finding a constant
