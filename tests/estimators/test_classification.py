@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from dpconvex import DPLinearSVC, DPLogisticRegression
 from dpconvex.privacy import ApproxDP, GaussianDP, gaussian_mu
+from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.guarantees import PureDP, guarantee_per_problem
 
 CLASSIFIERS = [DPLogisticRegression, DPLinearSVC]
@@ -206,3 +207,18 @@ def test_other_budgets(settings, guarantee, two_classes):
 def test_unknown_number_of_classes_is_refused():
     with pytest.raises(ValueError, match="n_classes"):
         DPLogisticRegression().certify(100, 3, n_classes=1)
+
+
+class Undecided(DPLogisticRegression):
+    """Reads one class against the rest and plans all of them jointly."""
+
+    def _descends_jointly(self, n_classes):
+        self.asked = getattr(self, "asked", 0) + 1
+        return self.asked > 1
+
+
+def test_as_many_fits_are_run_as_the_certificate_counts():
+    """Three fits under a certificate of one would cost three times what it says."""
+    X, y = np.random.default_rng(0).uniform(-1, 1, (60, 2)), np.arange(60) % 3
+    with pytest.raises(CertificateError, match="1 problems"):
+        Undecided(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0).fit(X, y)

@@ -94,6 +94,24 @@ def test_forms_of_the_target_are_one():
         DPDiscreteHazard(HORIZONS).fit(X, np.ones((500, 3)))
 
 
+@pytest.mark.parametrize("odd", [["SECRET", True], [1.0], [], [None, True], [1j, False], 10**400, [[1.0], 2.0], "x"])
+def test_how_a_list_is_read_follows_from_each_record_alone(odd):
+    """numpy finds one type and shape for all records: one of them would change, or lose, all others."""
+    pairs = [[1.5, True], [0.0, False], [2.5, True], (3, 0), -4.0, np.array([5.0, 1.0])]
+    before, after = (signed_times(y, "a") for y in (pairs, [odd, *pairs[1:]]))
+    assert before.tolist() == [1.5, 0.0, 2.5, -3.0, -4.0, 5.0]
+    assert np.signbit(before[1])
+    assert after[1:].tobytes() == before[1:].tobytes()
+
+
+def test_text_is_refused_without_its_words():
+    structured = np.array([(True, "SECRET")], dtype=[("event", bool), ("time", "U6")])
+    for y in (structured, np.array([["SECRET", "1"]])):
+        with pytest.raises(ValueError, match="must be numbers") as caught:
+            signed_times(y, "a")
+        assert "SECRET" not in str(caught.value)
+
+
 def test_sparse_and_dask_rows_give_the_same():
     array = pytest.importorskip("dask.array")
     X, time, event = records(600)

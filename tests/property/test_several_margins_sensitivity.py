@@ -18,7 +18,7 @@ from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.losses import CrammerSinger, DiscreteHazard, Logistic, ProportionalOdds, Softmax
+from dpconvex.losses import CrammerSinger, DiscreteHazard, Huber, Logistic, ProportionalOdds, Softmax
 from dpconvex.losses.several_margins import SeveralMarginLoss
 from dpconvex.privacy import LinearBounds
 
@@ -226,3 +226,30 @@ def test_questions_are_refused_unless_they_are_data():
     handle = silent_rows(without, bounds, gradients=Query("vector", 1.0, 4))
     with pytest.raises(ValueError, match="intercept"):
         handle.slopes_sum("gradients", np.zeros((3, 2)), QuerySlopes(DiscreteHazard(3)), Coordinates(np.eye(2), 0))
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("row_norm", [1.0, 1e11])
+def test_numbers_too_small_for_their_digits_are_not_rounded_beyond_the_bound(several, row_norm):
+    """Large slopes of long rows in the finest unit: weights near 5e-324 would be rounded up by a part of themselves."""
+    odds, huge, limit = ProportionalOdds(2), Huber(1e100), 2.0**40
+    bounds = LinearBounds(1, 1, odds if several else huge, row_norm, limit * row_norm, neighbors="add_or_remove_one")
+    query, frame = Query("vector", 1.0, odds.coefficients(2) if several else 2), Coordinates(np.array([1.0, 1e100]), 1)
+    for x in np.geomspace(1e-1, 1, 20) * limit * row_norm:
+        rows = MemoryRows(np.array([[x]]), np.array([1.0]), RowMap.from_bounds(1, None, row_norm).weighted(limit))
+        handle = silent_rows(rows, bounds, gradients=query)
+        if several:  # levels in the wrong order: a share of 0
+            asked = np.array([[600.0, 0.0], [0.0, 0.0]]), QuerySlopes(odds)
+            found = handle.slopes_sum("gradients", *asked, frame, 1e-100)
+        else:
+            asked = np.array([0.0, 1e100]), QuerySlope(huge, weighting="clip")
+            found = handle.slope_sum("gradients", *asked, frame, 1e-100)
+        assert np.linalg.norm(found / 1e-100) <= query.sensitivity(bounds)
+
+
+def test_clips_too_small_for_their_digits_are_refused():
+    X, y = table(8, 2, 3)
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1, 1)))
+    handle = silent_rows(rows, facts(Softmax(3), 8, 2), gradients=Query("vector", 1e-223, 9))
+    with pytest.raises(ValueError, match="between"):
+        handle.slopes_sum("gradients", np.zeros((3, 3)), QuerySlopes(Softmax(3)), Coordinates(np.eye(3), 1), 1e-100)

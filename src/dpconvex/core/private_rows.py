@@ -60,7 +60,8 @@ from dpconvex.types import Array
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
 _ROUND_UP = 1 + 1e-12  # of norms of slopes: more than the roundings of some thousand of them
-_TINY = 1e-300  # added to distances, whose logarithms are counted
+_TINY = 1e-300  # added to distances, whose logarithms are counted; smaller weights have lost their digits
+_LONGEST = 1e200  # longer rows count as 0: their multiples would lose digits that the length magnifies
 
 
 class PrivateAnswers:
@@ -250,7 +251,8 @@ class PrivateRows:
         frame, unit = self._checked(coordinates), private_positive_number(unit)
         point = private_finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
-        rows = self._weighted(frame, slope.weighting, term.record_bound * unit / slope.largest)
+        bound = private_positive_number(term.record_bound * unit)
+        rows = self._weighted(frame, slope.weighting, bound / slope.largest)
         if slope.loss is not None and slope.loss.kind == "margin":
             rows = rows.with_labels()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)
@@ -273,7 +275,7 @@ class PrivateRows:
         if points.shape != (loss.margins, size) or not (separate or self._lead):
             raise ValueError(f"The question needs coefficients of shape {(loss.margins, size)} and an intercept.")
         term = self._answers.claim(name, ("vector",), loss.coefficients(size))
-        lifted = _LiftedSlopes(slopes, term.record_bound * unit)
+        lifted = _LiftedSlopes(slopes, private_positive_number(term.record_bound * unit))
         (total,) = self._measured(frame).combine(np.ascontiguousarray(points.T), lifted)
         sums = [frame.transform_sum(each) for each in (total if separate else total[-1:])]
         # A row's constant is 1: sums of slopes are in its column.
@@ -433,15 +435,20 @@ class PrivateRows:
 
 @dataclass(frozen=True)
 class _PrivateRowWeights:
-    """Weights of rows by their norm: see :data:`dpconvex.core.queries.WEIGHTINGS`."""
+    """Weights of rows by their norm: see :data:`dpconvex.core.queries.WEIGHTINGS`.
+
+    Numbers too small for all their digits may be rounded up by half: a row would be longer than its clip.
+    """
 
     weighting: str
     limit: float
 
     def __call__(self, norms: Array) -> Array:
+        weights = self.limit / norms
+        weights = np.where((norms > _LONGEST) | (weights < _TINY), 0.0, weights)
         if self.weighting == "clip":
-            return np.asarray(self.limit / norms)
-        weights = np.minimum(1.0, self.limit / norms)
+            return weights
+        weights = np.minimum(1.0, weights)
         return np.asarray(weights**2 if self.weighting == "square" else weights)
 
 
@@ -450,7 +457,8 @@ class _LiftedSlopes:
     """Multiples of a row by the slopes of its margins, and by their sum where coefficients are common.
 
     One factor shortens what a record adds to the bound; its norm is rounded up. Ignored rows, whose norm is 0 or
-    infinite, add 0, and so does what is not a number. Sums over margins are taken margin by margin.
+    infinite, add 0, and so does what is not a number, or too small for all its digits. Sums over margins are taken
+    margin by margin.
     """
 
     slopes: QuerySlopes
@@ -469,7 +477,8 @@ class _LiftedSlopes:
         else:
             lengths, slopes = np.hypot(lengths, whole * norms), np.vstack([slopes, whole])
         factors = np.minimum(1.0, self.bound / (lengths * _ROUND_UP))
-        return (np.where((norms > 0) & np.isfinite(norms), slopes * factors, 0.0).T,)
+        counted = (norms > 0) & (norms <= _LONGEST) & (factors >= _TINY)
+        return (np.where(counted, slopes * factors, 0.0).T,)
 
 
 def _key(frame: Coordinates) -> tuple[bytes, float, float]:

@@ -43,7 +43,7 @@ from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
 from dpconvex.privacy.bounds import RECORD, Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, PrivacyWarning
+from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger import Ledger
@@ -115,6 +115,8 @@ def run_mechanism(
     model's ledger is charged once, before noise is drawn.
     """
     certificate, owner = plan.certificate, type(model).__name__
+    if len(objectives) != certificate.problems:  # each is a run of its own, of which the guarantee counts so many
+        raise CertificateError(f"The certificate of {owner} is for {certificate.problems} problems, not for all.")
     noise = noise_source_setting(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")

@@ -50,6 +50,8 @@ class HazardOutcomes:
 
 def signed_times(y: Any, owner: str) -> Any:
     """Return times as one column, negated where no event was seen; each from its own record."""
+    if isinstance(y, (list, tuple)):  # of which numpy would find one type and shape, by all records together
+        return np.array([_signed_time(record) for record in y])
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
         first = y.dtype[0].kind == "b"
@@ -66,8 +68,23 @@ def signed_times(y: Any, owner: str) -> Any:
         table = y if hasattr(y, "dask") and not hasattr(y, "columns") else np.asarray(y)
         time, event = table[:, 0], table[:, 1]
     if isinstance(time, np.ndarray):
+        if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
+            raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
         time, event = (partition_numbers(each) for each in (time, event))
     return np.where(event > 0, abs(time), np.where(event <= 0, -abs(time), np.nan))
+
+
+def _signed_time(record: Any) -> float:
+    """Return the signed time of one record of a list: a pair, or a number; NaN of anything else."""
+    pair = isinstance(record, (list, tuple)) or (isinstance(record, np.ndarray) and record.ndim == 1)
+    cells = np.empty(len(record) if pair else 1, dtype=object)
+    cells[:] = list(record) if pair else [record]
+    time, *event = partition_numbers(cells).tolist() or [math.nan]
+    if not event:
+        return float(time)
+    if len(event) > 1 or math.isnan(event[0]):
+        return math.nan
+    return math.copysign(time, 1.0 if event[0] > 0 else -1.0)
 
 
 @with_parameters
