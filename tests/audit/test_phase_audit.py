@@ -13,12 +13,12 @@ from releases import phase_claim
 
 from dpconvex.audit import audit
 from dpconvex.core.private_rows import PrivateRows
-from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
+from dpconvex.core.queries import QueryFactor, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.geometry import RowGeometry, column_octaves
 from dpconvex.fit.location import locate_residual_tails, locate_target_bracket
 from dpconvex.fit.margin_calibration import margin_edges
-from dpconvex.losses import Huber, Logistic, Pinball, Squared
+from dpconvex.losses import CrammerSinger, DiscreteHazard, Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
@@ -66,7 +66,10 @@ def residuals(rows, config):
 
 
 def labels(rows, config):
-    rows.count("labels", QueryStatistic("label"), -0.5)
+    if rows.terms["labels"].query == "count":
+        rows.count("labels", QueryStatistic("label"), -0.5)
+    else:
+        rows.histogram("labels", QueryStatistic("target"), np.arange(rows.bounds.loss.outcomes - 1) + 0.5)
 
 
 def margins(rows, config):
@@ -75,6 +78,9 @@ def margins(rows, config):
 
 def gradients(rows, config, name="gradients"):
     loss = rows.bounds.loss
+    if loss.kind == "several":
+        rows.slopes_sum(name, np.zeros((loss.margins, NOTHING.size)), QuerySlopes(loss), FRAME)
+        return
     if type(loss) is Squared:
         loss = Huber(config["width"])
     margin = loss.kind == "margin"
@@ -102,6 +108,8 @@ PHASES = [
     (Squared(), targets), (Squared(), residuals), (Squared(), gradients), (Squared(), late),
     (Pinball(0.5), residuals), (Pinball(0.5), gradients), (Pinball(0.5), curvature),
     (Pinball(0.5), scores), (Logistic(), labels), (Logistic(), margins), (Logistic(), gradients),
+    (Softmax(3), labels), (Softmax(3), gradients), (CrammerSinger(4), gradients),
+    (DiscreteHazard(3), labels), (DiscreteHazard(3), gradients), (ProportionalOdds(2), gradients),
 ]  # fmt: skip
 
 
@@ -112,7 +120,7 @@ def named(value):
 def certified(loss, neighbors, name):
     """Return a certificate of which one release of a name is about 1.5-Gaussian DP: what an audit tells best."""
     bounds = LinearBounds(ROWS, COLUMNS, loss, ROW_MAP.row_norm, ROW_MAP.max_norm, neighbors=neighbors)
-    parameters = {"gradient": NoisyGradientDescent().settings(), "inference": True}
+    parameters = {"gradient": NoisyGradientDescent().settings(), "inference": loss.kind != "several"}
     if loss.kind == "residual":
         parameters["gradient"]["raw_target"] = True
     mu = 10.0
@@ -134,7 +142,10 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
     changed = {moments: [[0.0, -1e9]], lengths: [[0.0, 0.0]], columns: [[-1e9, 1e9]]}.get(phase, X[:1])
     if phase in (curvature, scores):
         changed = [[0.0, -2000.0]]
-    other = np.vstack([X[1:], changed]), np.append(y[1:], -extreme)
+    target = -extreme
+    if loss.kind == "several" and phase is gradients:  # slopes of two outcomes are not opposite, but rows may be
+        changed, target = -X[:1], extreme
+    other = np.vstack([X[1:], changed]), np.append(y[1:], target)
     if neighbors == "add_or_remove_one":
         y[0] = -extreme if phase in (targets, residuals) and term.query == "count" else extreme
         other = X[1:], y[1:]

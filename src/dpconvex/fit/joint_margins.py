@@ -97,7 +97,7 @@ class JointMargins:
         diagonal = np.concatenate(
             [np.diag(model.small)[: self.leads], np.outer(np.diag(model.far), self.moments).ravel()]
         )
-        doubt = np.hypot(constants.LOG_CURVATURE_STD["several"], 0.0)
+        doubt = constants.LOG_CURVATURE_STD["several"] if before is None else constants.JOINT_LATE_CURVATURE_STD
         if before is None:
             variances = scale_variances(1 / math.sqrt(float(self.moments.mean())))
             prior = signal_prior(self.moments.size, rounds._no_signal)
@@ -130,7 +130,7 @@ class JointMargins:
                 vectors.append(vector)
                 steps.append(step_taken)
                 step_taken = secant_step(np.array(vectors), np.array(steps), std * np.sqrt(spread))
-            points.add_step(vector, step_taken, std**2 * spread)
+            points.add(vector, -step_taken, std, spread=spread)
             found = points.estimate()
             mean = found.mean
             if before is None and self.separate and self.lead:

@@ -128,19 +128,22 @@ class NewtonPosterior:
         self.earlier, self.anchor = (found - self.start, noise), anchor - self.start
         self.expected_drift = drift
 
-    def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
-        """Add a gradient at a point, with its noise; ``inverse`` is that of a curvature which is not diagonal."""
-        if inverse is None:
+    def add(
+        self, point: Array, gradient: Array, std: float, inverse: Array | None = None, spread: Array | None = None
+    ) -> None:
+        """Add a gradient at a point, with its noise; ``inverse`` is that of a curvature which is not diagonal.
+
+        With ``spread``, the sums of squares of the inverse's rows, the gradient is multiplied by the inverse already.
+        """
+        if spread is not None:
+            step = -gradient
+        elif inverse is None:
             step, spread = -gradient / self.curvature, 1 / self.curvature**2
         else:
             step, spread = -inverse @ gradient, np.square(inverse).sum(axis=1)
-        self.add_step(point, step, std**2 * spread)
-
-    def add_step(self, point: Array, step: Array, noise_variance: Array) -> None:
-        """Add the Newton step at a point, with the variance of its noise."""
         self.points.append(point - self.start)
         self.steps.append(step)
-        self.noise.append(noise_variance)
+        self.noise.append(std**2 * spread)
         self.errors.append(self.nonquadratic_error**2 * (step**2 + float(step @ step) / step.size) / 2)
 
     def estimate(self) -> PosteriorEstimate:
