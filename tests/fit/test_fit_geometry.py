@@ -34,7 +34,7 @@ def units_of(rows, std, above=0, seed=0):
     """Return units, centres and spreads of columns with noise of one size."""
     asked = handle(rows, geometry_terms(std, rows.dim - 1, above=above), seed)
     counts = asked.column_octaves("columns", above, column_octaves(above))
-    return _column_geometry_units(counts, std, rows.n_rows, above)
+    return _column_geometry_units(counts, std, rows.n_rows, above)[:3]
 
 
 def rows_of(X, intercept=True):

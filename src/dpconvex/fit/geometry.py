@@ -126,7 +126,7 @@ def column_octaves(max_octaves: int) -> int:
 
 
 def _column_geometry_units(
-    counts: Array, std: float, mass: float, max_octaves: int, longest: float
+    counts: Array, std: float, mass: float, max_octaves: int, longest: float = math.inf
 ) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
     """Return a unit and a centre of every column, its standard deviation in this unit, and whether it is rare.
 
