@@ -254,10 +254,10 @@ def test_decimal_commas_are_named_where_the_schema_has_points(folder):
         (folder / "bounds.toml").write_text(schema)
         result = folder.fit()
         assert result.exit_code == 2
-        assert 'Decimal commas need decimal = "," in [file].' in result.stderr
+        assert 'Commas need decimal = "," in [file]' in result.stderr
         (folder / "bounds.toml").write_text(schema + '[file]\ndecimal = ","\n')
         (folder / "sales.csv").write_text("price;demand\n1,5;x\n")
-        assert "Decimal commas" not in folder.fit().stderr
+        assert "Commas need" not in folder.fit().stderr
 
 
 def test_other_line_ends_and_open_quotes_of_a_header_are_named(folder):
