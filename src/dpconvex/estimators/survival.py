@@ -129,8 +129,8 @@ class DPDiscreteHazard(PrivateLinearModel):
     >>> time = rng.exponential(10 * np.exp(-X @ [1.0, -0.5])); end = rng.uniform(0, 20, 20_000)
     >>> y = np.column_stack([np.minimum(time, end), time <= end])
     >>> model = DPDiscreteHazard([2, 4, 6, 8, 10], epsilon=1.0, feature_bounds=(-1, 1), random_state=0).fit(X, y)
-    >>> model.coef_.round(1)
-    array([ 1.1, -0.6])
+    >>> bool(np.allclose(model.coef_, [1.1, -0.6], atol=0.2))
+    True
     >>> model.predict_survival(X[:3]).shape
     (3, 5)
     """
