@@ -36,8 +36,8 @@ CORE += tuple(
     for case in ("replace_one-False", "add_or_remove_one-True")
 )
 GATE = ("tests/privacy/test_gate.py", "tests/statistical/test_noise.py")
-DENSE = ("tests/engine/test_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_engine.py")
-SPARSE = ("tests/engine/test_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_sparse.py")
+DENSE = ("tests/engine/test_row_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_engine.py")
+SPARSE = ("tests/engine/test_row_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_sparse.py")
 TARGETS = {
     "core/row_coordinates.py": CORE,
     "core/queries.py": CORE,

@@ -16,7 +16,7 @@ from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.rows_and_table import DaskTable  # noqa: E402
 from dpconvex.engine.summation import spread_indices  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
-from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_sums, pairwise  # noqa: E402
+from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_sums, pairwise_objective  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 from dpconvex.solvers import ConvergenceError, Newton  # noqa: E402
 
@@ -120,7 +120,7 @@ def test_samples_hold_both_classes_however_rare_one_is(monkeypatch):
     y[[17, 2000]] = True
     whole, parts = both_objectives(X, y, PairLogistic())
     assert parts.subsample(50).counts == (2, 48)
-    monkeypatch.setattr(pairwise, "_SAMPLE", 600)
+    monkeypatch.setattr(pairwise_objective, "_SAMPLE", 600)
     w = np.array([0.1, 0.2, 0.3])
     np.testing.assert_allclose(parts.hessian(w), whole.hessian(w), rtol=0.3, atol=0.01)
 
@@ -144,7 +144,7 @@ def test_tables_of_scores_add():
     for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
         sign = -1.0 if mirrored else 1.0
         exact = pair_sums.logistic_pair_sums(sign * others, sign * scores, kind)
-        slopes = pairwise._PairwiseSlopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
+        slopes = pairwise_objective._PairwiseSlopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
         np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
     assert (table + pair_sums.PairCellMoments.of(np.array([1e7]))).wide
 
@@ -153,7 +153,7 @@ def test_a_score_on_the_edge_of_an_interval_may_fall_on_either_side():
     """Two passes may round a product differently; the sums are continuous, so it must not matter."""
     table = pair_sums.PairCellMoments.of(np.array([2.0, 5.0]))
     floors = np.unique(np.add.outer((-1, 0, 1), table.floors))  # with neighbours
-    slopes = pairwise._PairwiseSlopes(floors, table.sums_at(floors), 0.0, 2.0)
+    slopes = pairwise_objective._PairwiseSlopes(floors, table.sums_at(floors), 0.0, 2.0)
     left, right = slopes(np.array([np.nextafter(2.0, 0.0)])), slopes(np.array([2.0]))
     np.testing.assert_allclose(left, right, rtol=1e-12)
 
@@ -179,7 +179,7 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
 
 def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
     """Rows outside the sample carry the second feature, so the sampled Hessian knows nothing of it."""
-    monkeypatch.setattr(pairwise, "_SAMPLE", 200)
+    monkeypatch.setattr(pairwise_objective, "_SAMPLE", 200)
     n = 1200
     y = np.where(np.arange(n) < n // 2, 1.0, -1.0)
     X = np.zeros((n, 2))
@@ -206,5 +206,5 @@ def _sampled_positions(y):
 
 def test_slopes_of_rows_that_changed_between_passes_stay_bounded():
     cells = pair_sums.PairCellMoments.of(np.linspace(-1000.0, 0.0, 1000))
-    slopes = pairwise._PairwiseSlopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
+    slopes = pairwise_objective._PairwiseSlopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
     assert np.all(slopes(np.array([10.0, 100.0, 1e6])) <= 1000.0)
