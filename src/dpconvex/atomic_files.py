@@ -9,7 +9,7 @@ import stat
 
 
 def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that readers see what was there before, or all of the new content.
+    """Write a file atomically: readers see what was there before, or all of the new content.
 
     The content goes to a draft of a random name beside the file, is flushed, and then takes the file's name. A draft is
     only ever created (``O_EXCL``): a link that waits under its name is not followed. A file of this name is replaced. A
@@ -42,7 +42,7 @@ def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def flush_file_folder(folder: str) -> None:
-    """Make a new name durable; Windows neither allows nor needs it."""
+    """Flush a file's folder, which makes its new name durable; Windows neither allows nor needs it."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -105,7 +105,7 @@ class NewsvendorPopulation:
         return np.asarray(0.5 ** np.abs(index[:, None] - index[None, :]))
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw ``n`` records."""
+        """Draw a data set of ``n`` records."""
         X = rng.normal(size=(n, self.dim - 1)) @ np.linalg.cholesky(self.covariance).T
         if self.error == "t3":
             noise = rng.standard_t(3, size=n)
@@ -131,7 +131,7 @@ class NewsvendorPopulation:
         return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
 
     def risk(self, theta: ArrayLike) -> float:
-        """Return the expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
+        """Return the data set's expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
         gap = self.location - check_dataset_coefficients(theta, self.dim)
         variance = float(gap[1:] @ self.covariance @ gap[1:])
         if self.error != "t3":
@@ -156,7 +156,7 @@ def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
 
 
 def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5) -> Synthetic:
-    """Draw the linear demand of the newsvendor experiments.
+    """Draw a data set: the linear demand of the newsvendor experiments.
 
     ``demand = 1.5 + z . (1, -2.5, -1.5, 3) + e``, z normal with covariance ``0.5^|j - k|``, and e
     standard normal, Student with 3 degrees of freedom, or ``0.9 N(0, 1) + 0.1 N(0, 100)``.

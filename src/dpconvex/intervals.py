@@ -80,7 +80,7 @@ class ConformalCertificate(CertifiedPromise):
         return None if None in found else max(float(mu or 0.0) for mu in found)
 
     def verify(self) -> None:
-        """Raise `CertificateError` unless both verify and promise the same."""
+        """Raise `CertificateError` unless both certificates of the intervals verify and promise the same."""
         self.fit.verify()
         self.calibration.verify()
         same = (self.calibration.guarantee, self.calibration.neighbors, self.calibration.unit)
@@ -156,7 +156,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     random_state: int | None = None
 
     def _model(self, seed: int | None = None) -> Any:
-        """Return the unfitted estimator with the budget of the whole, after checks."""
+        """Return the unfitted estimator of the intervals with the budget of the whole, after checks."""
         if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
             allowed = "a regression of dpconvex (in a pipeline, DPConformal is the last step, around the regression)"
             raise parameter_error("estimator", "DPConformal", allowed, type(self.estimator).__name__, kind=TypeError)
@@ -187,7 +187,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return model
 
     def certify(self, n_samples: int, n_features: int, *, groups: bool = False) -> ConformalCertificate:
-        """Return the certificate of a fit, before any data.
+        """Return the certificate of conformal intervals, before any data.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return split_sizes_setting(n_samples, "calibration_share", self.calibration_share, "DPConformal")
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
-        """Return the noisy centred count that a threshold must reach, or raise if no rows could."""
+        """Return the noisy centred count that the intervals' threshold must reach, or raise if no rows could."""
         coverage = check_share("coverage", "DPConformal", self.coverage)
         extra, held = _mean_largest_interval_noise(calibration), calibration.n_samples
         # Half of it again: all rows together must reach it in spite of their own noise.
@@ -234,7 +234,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
 
     def fit(self, X: object, y: object, groups: object = None) -> Self:
-        """Split rows, fit the estimator, and calibrate.
+        """Split rows, fit the estimator, and calibrate its prediction intervals.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, X: object, y: object, groups: object) -> None:
-        """Read, certify, charge, split, fit and calibrate: nothing is charged before all checks of the input."""
+        """Fit and calibrate intervals: read, certify, charge, split; nothing is charged before checks of the input."""
         X, groups = split_people(X, groups)
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
@@ -297,7 +297,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return np.where(usable, np.maximum(low - target, target - high), np.nan)
 
     def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
-        """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
+        """Return the smallest threshold of intervals that the bisection accepts; infinite if it accepts none."""
         answers = PrivateAnswers({"scores": calibration.term}, noise)
         wanted, grid = self._wanted(calibration), thresholds(self._bound())
         # Rounded up to so many bits that its product with a number of rows is exact.

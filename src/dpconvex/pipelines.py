@@ -51,6 +51,7 @@ def check_pipeline(pipeline: Any) -> list[str]:
 
 
 def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
+    """Yield what a step of a pipeline does to the data beyond its certificate."""
     here = f"{path}: " if path else ""
     name = type(item).__name__
     if item is None or isinstance(item, str):  # passthrough, drop
@@ -79,7 +80,7 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
 
 
 def _people_lost_in_pipeline(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
-    """Name tables whose people do not reach an estimator that takes them; a fit refuses such rows."""
+    """Name tables whose people do not reach an estimator of the pipeline that takes them."""
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
     for (label, table), follower in zip(parts, [*(part for _, part in parts[1:]), None], strict=True):

@@ -70,7 +70,7 @@ class _PaidPreprocessor(_Preprocessor):
     _mechanism: str
 
     def certify(self, n_samples: int, n_features: int) -> PreprocessingCertificate:
-        """Return the certificate of a fit, before any data.
+        """Return the certificate of a preprocessor's fit, before any data.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class _PaidPreprocessor(_Preprocessor):
         """Raise if a setting cannot be used."""
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Release what the transformer needs to know about the columns; ``y`` is ignored."""
+        """Release what the preprocessor needs to know about the columns; ``y`` is ignored."""
         rows = self._read_rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
@@ -317,7 +317,7 @@ class DPMoments(_PaidPreprocessor):
         self.mean_std_ = scale * std / n
 
     def transform(self, X: object) -> Array:
-        """Return rows, clipped to the bounds, minus the released mean, divided by released deviations (or whitened)."""
+        """Preprocess rows: clip to the bounds, subtract the released mean, divide by deviations (or whiten)."""
         rows = self._read_rows(X, reset=False)
         rows = np.clip(rows, *_require_bounds("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_
         if not self.whiten:

@@ -80,7 +80,7 @@ class _SelectionScoreSum:
     def steps(
         self, model: input_settings.Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None
     ) -> int:
-        """Return the exact score in steps of the grid: private. A person's is the mean of its rows', rounded down."""
+        """Return a candidate's exact score in steps of the selection's grid: private. A person's is the rows' mean."""
         if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
@@ -132,7 +132,7 @@ class RowScore(_SelectionScoreSum):
         return RowScoreBounds(self.low, self.high)
 
     def check(self, target: float, labels: Targets | None) -> None:
-        """Raise if the function cannot score an invented row: a possible target, or the first of the labels."""
+        """Raise if the score cannot serve a selection: it must score an invented row of a possible target or label."""
         if not callable(self.function) or self.response not in _RESPONSES:
             raise TypeError(
                 f"A RowScore must hold a function and one of the responses {_RESPONSES}. "
@@ -222,7 +222,7 @@ class AUCScore:
     def steps(
         self, model: input_settings.Classifier, X: Array, y: Targets, neighbors: str, people: Tags | None = None
     ) -> int:
-        """Return the exact score in steps of the grid: private."""
+        """Return a candidate's exact AUC in steps of the selection's grid: private."""
         if not len(y):
             return 0
         sensitivity = self.bounds.sensitivity(neighbors)
@@ -286,7 +286,7 @@ def selection_candidates(estimator: input_settings.Model, grid: Grid | Sequence[
 def candidate_with_budget(
     estimator: input_settings.Model, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
 ) -> input_settings.Classifier:
-    """Return an unfitted candidate with its share of the budget."""
+    """Return an unfitted candidate of a selection with its share of the budget."""
     if isinstance(per_fit, GaussianDP):
         settings: Candidate = {"mu": per_fit.mu}
     else:
@@ -417,7 +417,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     def certify(
         self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False
     ) -> SelectionCertificate:
-        """Return the total guarantee before any data, after checking that every candidate can be fitted.
+        """Return the selection's total guarantee before any data, after checking that every candidate can be fitted.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return repeats
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
-        """Return the public numbers of training and validation rows: nominal ones under add-or-remove-one."""
+        """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
             raise parameter_error("ledger", "DPSelect", "None or a Ledger", type(self.ledger).__name__, kind=TypeError)
         neighbors = getattr(self.estimator, "neighbors", "replace_one")
@@ -490,7 +490,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return input_settings.split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
 
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
-        """Choose a candidate privately, and keep its fit.
+        """Select a candidate privately, and keep its fit.
 
         Parameters
         ----------
@@ -537,7 +537,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         tags = (None, None) if people is None else (people[~held], people[held])
 
         def fit_and_score(number: int) -> tuple[tuple[input_settings.Classifier, Candidate], int]:
-            """Return a fitted candidate, and its exact score on the validation rows in steps of the grid: private."""
+            """Return a selection's fitted candidate, and its exact validation score in steps of the grid: private."""
             seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
             facts = certificate.per_fit, certificate.training_rows
             model = candidate_with_budget(self.estimator, candidates[number], *facts, seed)
@@ -563,7 +563,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
     def _read(self, probe: input_settings.Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
-        """Return checked rows, targets and label set, or raise what a fit would raise."""
+        """Return a selection's checked rows, targets and label set, or raise what a fit would raise."""
         owner = type(probe).__name__
         refuse_partitioned_data("DPSelect", X, y)
         least = input_settings.least_rows(probe.neighbors)

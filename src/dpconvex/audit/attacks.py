@@ -46,7 +46,7 @@ def _check_attack_counts(name: str, successes: ArrayLike, trials: int, error: fl
 
 
 def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Array:
-    """Lower confidence limit of a binomial probability, exceeded with probability at most error.
+    """Return a lower confidence limit of an attack's success probability, too high with probability at most error.
 
     ``p_lo`` solves ``P(Binomial(trials, p_lo) >= successes) = error``, and is 0 for no success.
 
@@ -69,7 +69,7 @@ def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Ar
 
 
 def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Array:
-    """Upper confidence limit of a binomial probability, below it with probability at most error.
+    """Return an upper confidence limit of an attack's success probability, too low with probability at most error.
 
     ``p_hi`` solves ``P(Binomial(trials, p_hi) <= successes) = error``, and is 1 for no failure. Parameters are those of
     :func:`clopper_pearson_lower`.
@@ -81,7 +81,7 @@ def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Ar
 
 
 def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayLike) -> Array:
-    """Smallest epsilon that allows an event of these two probabilities at this delta.
+    """Return the smallest epsilon at which an attack may see an event with these two probabilities, given delta.
 
     ``epsilon = max(0, log((likely - delta) / rare))``: (epsilon, delta) privacy demands
     ``likely <= exp(epsilon) rare + delta``.
@@ -106,7 +106,7 @@ def epsilon_lower_bound(
     delta: float,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Array:
-    """Lower confidence bound on epsilon from the counts of one event fixed beforehand.
+    """Return what an attack proves: a lower confidence bound on epsilon by the counts of one event.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)``, floored at 0, with Clopper-Pearson limits at
     ``(1 - confidence) / 2`` each side.
@@ -268,7 +268,7 @@ class AuditResult:
     tradeoff: TradeoffCurve = field(repr=False, compare=False)
 
     def summary(self) -> str:
-        """Readable account of the result, one fact per line."""
+        """Return a readable account of the attack's result, one fact per line."""
         verdict = "consistent with the claim" if self.passed else "CLAIM REFUTED"
         other = "second" if self.likely == "first" else "first"
         lines = [
@@ -393,6 +393,7 @@ def _attack_threshold(threshold: float, first: Array, second: Array) -> float:
 
 
 def _tradeoff_attack(event: _AttackEvent, first: Array, second: Array) -> TradeoffCurve:
+    """Return the errors of both types that an attack makes at every threshold."""
     likely, rare = (first, second) if event.likely_first else (second, first)
     sign = 1.0 if event.above else -1.0
     likely, rare = np.sort(sign * likely), np.sort(sign * rare)

@@ -35,7 +35,7 @@ def person_pairs(
     targets: tuple[float, float],
     rows: tuple[int, int] = (1, 50),
 ) -> Iterator[NeighborPair]:
-    """Yield pairs that differ in one person, whose rows are all alike.
+    """Yield pairs of neighbouring tables that differ in one person, whose rows are all alike.
 
     Parameters
     ----------

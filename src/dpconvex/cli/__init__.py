@@ -32,7 +32,7 @@ for _command in (predict_score.score, plan_studio.studio):
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line with these arguments, by default those of the process, and exit."""
+    """Run the ``dpconvex`` command line with these arguments, by default those of the process, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a column's name is no reason to fail
             stream.reconfigure(errors="backslashreplace")

@@ -76,7 +76,7 @@ def init(
     line_breaks: task_options.LineBreaksOption = False,
     json_: task_options.JsonOption = False,
 ) -> None:
-    """Write a template of a schema: names of the columns and what they seem to hold, never values.
+    """Write a template of a schema of bounds: names of the columns and what they seem to hold, never values.
 
     What a column seems to hold depends on every value of it, and is not covered by any budget.
     """
@@ -113,7 +113,7 @@ def check(
     encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
 ) -> None:
-    """Count the cells that a schema cannot read, before a fit is paid for. Not private: for your eyes only.
+    """Count the cells that a schema of bounds cannot read, before a fit is paid for. Not private: for your eyes only.
 
     The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
     a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.

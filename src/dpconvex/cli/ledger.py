@@ -43,7 +43,7 @@ def init(
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
 ) -> None:
-    """Create the privacy budget of a data set: --epsilon and --delta, or --mu."""
+    """Create a ledger, the privacy budget of a data set: --epsilon and --delta, or --mu."""
     if epsilon is None and mu is None:
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
     from dpconvex.privacy.ledger import Ledger
@@ -66,7 +66,7 @@ def check(
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
 ) -> None:
-    """Check every record and total of the file.
+    """Check every record and total of the ledger.
 
     A charge checks the newest ones only. With --head, removed charges and older copies are found too.
     """

@@ -134,7 +134,7 @@ def plan(
 
 
 def _planned_quantile_level(task: str, settings: task_options.Settings) -> float | list[float]:
-    """Return the quantile level, which for a newsvendor follows from its costs; raise for options of other tasks."""
+    """Return the quantile level to plan for, that of its costs for a newsvendor; raise for options of other tasks."""
     if task not in PLANNED:
         raise InputError(
             f"The task of plan must be one of {list(PLANNED)}: there are no forecasts of others. Got {task!r} "

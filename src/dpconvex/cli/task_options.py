@@ -267,7 +267,7 @@ def parse_horizons_option(words: str) -> list[float]:
 
 
 def parse_quantile_option(words: str) -> float | list[float]:
-    """Return the level of --quantile, or the levels where there are commas."""
+    """Return the level of the task's --quantile option, or the levels where there are commas."""
     try:
         levels = [float(word) for word in words.split(",")]
     except ValueError:
@@ -279,7 +279,7 @@ def parse_quantile_option(words: str) -> float | list[float]:
 
 
 def parse_classes_option(words: list[str]) -> list[int] | list[str]:
-    """Return the labels of --classes: whole numbers where all of them are, else text."""
+    """Return the labels of the task's --classes option: whole numbers where all of them are, else text."""
     labels = [word.strip() for word in (words[0].split(",") if len(words) == 1 else words)]
     if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
         raise InputError(
@@ -331,7 +331,7 @@ def file_format_options(delimiter: str | None, encoding: str | None, line_breaks
 
 
 def warn_of_multiline_option(schema: Schema) -> None:
-    """Say what line breaks within fields mean for the guarantee."""
+    """Say what the option of line breaks within fields means for the guarantee."""
     if schema.file.line_breaks:
         typer.echo(
             "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "

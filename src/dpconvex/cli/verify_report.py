@@ -64,7 +64,7 @@ def verify(
 
 
 def _read_verified_certificate(path: Path) -> tuple[str, Certificate]:
-    """Return what kind of file it is and its verified certificate, or raise."""
+    """Return what kind of file is to be verified, and its certificate, or raise."""
     from dpconvex.models.model_file import parse_certificate_file, parse_model, read_model_json
     from dpconvex.privacy.certificate import FORMAT
 

@@ -70,7 +70,7 @@ class PrivatePairs:
         return float(self._answers.release(term, [self._rows.counts[0] - self._half])[0])
 
     def count_shorter(self, name: str, centre: ArrayLike, matrix: ArrayLike, point: float) -> float:
-        """Return how many records have ``||matrix (x - centre)||`` below a point, plus noise.
+        """Return how many records of AUC pairs have ``||matrix (x - centre)||`` below a point, plus noise.
 
         Less half of the records where some may be ignored.
         """
@@ -89,7 +89,7 @@ class PrivatePairs:
     def row_sum(
         self, name: str, centre: ArrayLike, matrix: ArrayLike, radius: float, weights: tuple[float, float] = (1.0, 1.0)
     ) -> Array:
-        """Return ``sum_i w_i u_i`` with rows u in units of the radius, no longer than 1, plus noise.
+        """Return ``sum_i w_i u_i`` of AUC pairs' rows u in units of the radius, no longer than 1, plus noise.
 
         Weights are those of negative and of positive records, within [-1, 1].
         """
@@ -106,7 +106,7 @@ class PrivatePairs:
         return self._answers.release(term, total)
 
     def second_moments(self, name: str, centre: ArrayLike, radius: float) -> Array:
-        """Return ``sum_i u_i u_i^T`` plus noise, u rows less the centre in units of the radius, no longer than 1."""
+        """Return ``sum_i u_i u_i^T`` over AUC pairs' rows u, centred and no longer than 1 radius, plus noise."""
         size = self.bounds.n_features
         term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
         point, radius = private_finite_numbers(centre, size), private_positive_number(radius)

@@ -83,7 +83,7 @@ class EvaluationCertificate(CertifiedPromise):
         seeded: bool = False,
         people: bool = False,
     ) -> EvaluationCertificate:
-        """Derive the noise from the guarantee and the statistic's sensitivity."""
+        """Return an evaluation's certificate, its noise derived from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private
         distribution, scale = _certified_evaluation_noise(

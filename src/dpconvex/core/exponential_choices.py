@@ -52,7 +52,7 @@ class ExponentialChoices:
         return self._draw(np.asarray(steps), score.directions(neighbors) * SCORE_GRID)
 
     def quantiles(self, values: ArrayLike, levels: Iterable[float], low: float, high: float) -> list[float]:
-        r"""Return a private quantile of a column for each level, each by a draw of its own.
+        r"""Return a private quantile of a column for each level, each by one draw of the exponential mechanism.
 
         A point t of a public grid on the public range ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which
         moves by at most 1 where a value is replaced.
@@ -127,7 +127,7 @@ def exponential_loss_scores(
 def repeat_and_choose(
     run: Callable[[int], tuple[Run, int]], candidates: int, mean_repeats: float, std: float, noise: NoiseSource
 ) -> Run:
-    """Return the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
+    """Choose the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
 
     ``run`` takes a candidate's number and returns what is released of it and its score in steps of the grid; ``std`` is
     in units of a score's sensitivity.

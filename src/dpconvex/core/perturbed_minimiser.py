@@ -86,7 +86,7 @@ class PerturbedMinimiser:
         return self._answers.release(term, point) / self._unit
 
     def count_shorter(self, name: str, length: float) -> float:
-        """Return how many rows of pairs are shorter than a length, less half of them, plus noise.
+        """Return how many rows of the minimiser's pairs are shorter than a length, less half of them, plus noise.
 
         The half is of their public number, or of those that are not ignored.
         """

@@ -75,7 +75,7 @@ class PrivateAnswers:
     def claim(
         self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None, record_bound: float = 0.0
     ) -> CertifiedNoise:
-        """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default.
+        """Count a use of a private answer's noise term, or raise if the certificate does not allow for it.
 
         A record adds at most ``record_bound``; 0 where the sum is clipped to the bound that the term states.
         """
@@ -169,7 +169,7 @@ class PrivateRows:
 
     @_one_private_answer
     def count(self, name: str, statistic: QueryStatistic, point: float, level: float = 0.0) -> float:
-        """Return how many records have a statistic below a point, plus noise.
+        """Return how many private rows' records have a statistic below a point, plus noise.
 
         With a level in [0, 1] the count is centred, ``sum_i v_i (1[s_i < point] - level)``: 0 at that quantile however
         many records are ignored. The term may be one for another kind of sum: the count then stands in its first
@@ -197,7 +197,7 @@ class PrivateRows:
 
     @_one_private_answer
     def histogram(self, name: str, statistic: QueryStatistic, edges: ArrayLike, by_label: bool = False) -> Array:
-        """Return how many records lie between edges, the outermost bins with all beyond, plus noise.
+        """Return how many private rows' records lie between edges, the outermost bins with all beyond, plus noise.
 
         With labels the counts of negative records come first.
         """
@@ -218,7 +218,7 @@ class PrivateRows:
 
     @_one_private_answer
     def column_octaves(self, name: str, max_octave: int, octaves: int) -> Array:
-        """Return in which signed octave below ``2^max_octave`` the values of every column lie, plus noise.
+        """Return the signed octaves below ``2^max_octave`` of private rows' values in every column, plus noise.
 
         A column has ``2 octaves + 1`` bins: from large negative values to large positive ones, with zeros and what is
         smaller than all octaves in the middle.
@@ -242,7 +242,7 @@ class PrivateRows:
     def slope_sum(
         self, name: str, theta: ArrayLike, slope: QuerySlope, coordinates: Coordinates, unit: float = 1.0
     ) -> Array:
-        """Return ``sum_i s_i u_i`` over records, no term longer than ``bound * unit``, plus noise of ``std * unit``.
+        """Return ``sum_i s_i u_i`` over private rows, each at most ``bound * unit`` long, plus noise of ``std * unit``.
 
         u are rows in the coordinates, s slopes at the margins of ``theta``; rows longer than ``bound * unit`` over the
         largest slope count less, by the slope's weighting.
@@ -263,7 +263,7 @@ class PrivateRows:
     def slopes_sum(
         self, name: str, thetas: ArrayLike, slopes: QuerySlopes, coordinates: Coordinates, unit: float = 1.0
     ) -> Array:
-        """Return the sum of what records add by several slopes, each at most ``bound * unit`` long, plus noise.
+        """Return what private rows' records add by several slopes, each at most ``bound * unit`` long, plus noise.
 
         ``thetas`` has the coefficients of each margin. The answer has a row for each margin where coefficients are
         separate; else all intercepts' sums come first, and the common coefficients' sums without the constant follow.
@@ -292,7 +292,7 @@ class PrivateRows:
         factor: QueryFactor | None = None,
         theta: ArrayLike | None = None,
     ) -> Array:
-        r"""Return ``sum_i f_i^2 u_i u_i^T / radius^2`` over records, plus noise on the packed matrix.
+        r"""Return ``sum_i f_i^2 u_i u_i^T / radius^2`` over private rows, plus noise on the packed matrix.
 
         u are rows in the coordinates and f factors, or 1; no vector ``f u`` is longer than the radius.
         """
@@ -309,7 +309,7 @@ class PrivateRows:
 
     @_one_private_answer
     def limited_sum(self, name: str, score: QueryScore) -> float:
-        """Return the sum of a score over records, plus noise."""
+        """Return the sum of a score over private rows' records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
         limit, centre = private_positive_number(score.limit), _number(score.centre)
         if score.name not in SCORES:

@@ -135,7 +135,7 @@ class Query:
         return cls("second moments", 1.0, symmetric_entries(size))
 
     def sensitivity(self, bounds: Bounds) -> float:
-        """Return how far, in l2 norm, the sum over one of two neighbouring tables is from that over the other."""
+        """Return the query's sensitivity: how far, in l2 norm, its sums over two neighbouring tables are apart."""
         many, changed = bounds.rows_per_person, bounds.changed_records
         if self.kind == "count":
             # The product of a level with the sum of weights, and the difference, are rounded once each.
@@ -290,7 +290,7 @@ class QuerySlope:
 
     @property
     def largest(self) -> float:
-        """Largest size of the slope."""
+        """Largest size of the query's slope."""
         if self.loss is None:
             return 1.0
         if not self.offset:

@@ -133,7 +133,7 @@ class RowMap:
         row_norm: float | None = None,
         fit_intercept: bool = True,
     ) -> RowMap:
-        """Build the map from public feature bounds.
+        """Build the map of rows from public feature bounds.
 
         A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the others are centred
         to [-1, 1]; a column of width zero is mapped to 0. Long rows are weighted, and `row_norm` is
@@ -183,7 +183,7 @@ class RowMap:
 
     @property
     def weighted_square(self) -> float:
-        """Public bound of ``w ||x~||^2``, the factor between loss curvature and theta curvature.
+        """Public bound of a row's ``w ||x~||^2``, the factor between loss curvature and theta curvature.
 
         With c = 1 (0 without intercept): ``max(c + U^2, c U/X + U X)`` for weighted rows with
         ``X >= U``, else ``c + min(U, X)^2``.

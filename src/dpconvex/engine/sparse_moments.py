@@ -71,7 +71,7 @@ class MomentSums:
         return self
 
     def mapped(self, matrix: Array, n_rows: int) -> Array:
-        """Return ``sum f^2 (M x~) (M x~)^T``, M a matrix or its diagonal.
+        """Return the mapped second moments ``sum f^2 (M x~) (M x~)^T``, M a matrix or its diagonal.
 
         To the digits that a sum of so many vectors of length 1 would have.
         """
@@ -120,6 +120,7 @@ def _moment_product(left: Array, left_low: Array, right: Array, allowed: float) 
 
 
 def _sum_moment_slices(lefts: list[Array], rights: list[Array]) -> tuple[Array, Array]:
+    """Return the product of two sliced matrices as an exact sum and the rest that it leaves out."""
     total = np.zeros((lefts[0].shape[0], rights[0].shape[1]))
     rest = np.zeros_like(total)
     for level in range(len(lefts), 0, -1):  # of one level all products are multiples of one number
@@ -140,7 +141,7 @@ class _MomentSlices:
         self.left = [self._norm()]
 
     def cut(self) -> None:
-        """Cut off another slice."""
+        """Cut another slice off the numbers whose moments are summed."""
         # What two slices leave has so few bits that the low part, half an ulp of the high one, finds room.
         if len(self.parts) == 2 and self.low is not None:
             self.high, self.low = self.high + self.low, None

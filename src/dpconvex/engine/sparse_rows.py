@@ -52,7 +52,7 @@ class NonZeroRows:
 
     @classmethod
     def of(cls, X: Any) -> NonZeroRows:
-        """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
+        """Return the non-zeros of a sparse matrix of scipy in any format; of canonical CSR nothing is copied."""
         if isinstance(X, NonZeroRows):
             return X
         from dpconvex.engine.sparse_kernels import is_canonical_sparse
@@ -183,7 +183,7 @@ class SparseRows(MemoryRows):
         return NonZeroRows.of(X)
 
     def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
-        """Return the non-zeros with ``clip(value) - clip(0)`` in place of values, always float64.
+        """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64.
 
         Another type would be another compiled kernel: it must not follow from whether some record is clipped.
         """
@@ -352,7 +352,7 @@ class SparseRows(MemoryRows):
             )
 
     def octave_counts(self, bins: int, max_octave: int) -> Array:
-        """Return how many values of each column lie in each octave, as `dense_kernels.count_dense_octaves` does."""
+        """Return how many values of each sparse column lie in each octave, as `dense_kernels.count_dense_octaves`."""
         from dpconvex.engine.dense_kernels import count_dense_octaves
         from dpconvex.engine.sparse_kernels import sparse_octave_kernel
 
@@ -441,7 +441,7 @@ class SparseBlock:
         return total.value
 
     def gram(self, multiples: Array) -> Array:
-        """Return ``sum_i multiples_i x~_i x~_i^T``."""
+        """Return ``sum_i multiples_i x~_i x~_i^T`` of a block of sparse rows."""
         from dpconvex.engine.sparse_kernels import sparse_gram_kernel
 
         rows = self.rows
@@ -513,7 +513,7 @@ class SparseRowSum:
 
     @property
     def value(self) -> Array:
-        """The sum: what base and stored values give is added before it is rounded, since it may cancel."""
+        """The sum over sparse rows: base and stored values are added before they are rounded, since they may cancel."""
         rows = self.rows
         scale, base, lead = rows.bounds_and_scales[3], rows.base, int(rows.row_map.fit_intercept)
         out = np.empty(rows.dim)

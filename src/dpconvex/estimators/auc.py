@@ -47,7 +47,7 @@ class PrivateAUCModel(PrivateLinearClassifier):
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
 
     def _two_labels(self, n_classes: int | None) -> Facts:
-        """Return the public parameters of the label set; raises unless there are two labels."""
+        """Return the public parameters of an AUC model's labels; raise unless there are two."""
         labels = label_set_facts(self, n_classes)
         if labels["n_classes"] != 2:
             raise ValueError(
@@ -127,6 +127,7 @@ class DPAUCClassifier(PrivateAUCModel):
     bandwidth: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what an AUC certificate states beside what this estimator's settings say."""
         bounds, parameters, expected = certificate.bounds, certificate.parameters, self._pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
@@ -155,7 +156,7 @@ class DPAUCClassifier(PrivateAUCModel):
         }
 
     def _pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
-        """Return the public facts of pairs, with settings that are checked."""
+        """Return the public facts of AUC pairs, with settings that are checked."""
         owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if not isinstance(self.label_private, (bool, np.bool_)):
@@ -174,6 +175,7 @@ class DPAUCClassifier(PrivateAUCModel):
         )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+        """Return the planned mechanism of an AUC fit."""
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -205,6 +207,7 @@ class DPAUCClassifier(PrivateAUCModel):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
+        """Return the AUC objective: of pairs, or of single records for the private fit."""
         bounds = certificate.bounds
         if isinstance(bounds, LinearBounds):
             return super()._objective(rows, certificate)

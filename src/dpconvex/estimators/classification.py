@@ -91,7 +91,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return None
 
     def _descends_jointly(self, n_classes: int) -> bool:
-        """Return whether the private fit will run, which fits more than two classes at once: a public fact."""
+        """Return whether the classifier will fit more than two classes at once, by the private fit: a public fact."""
         if n_classes < 3 or getattr(self, "inference", False):
             return False
         if isinstance(self.mechanism, str) and self.mechanism == "auto":
@@ -101,6 +101,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return isinstance(mechanism, NoisyGradientDescent) and not mechanism.plain
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what a classifier's certificate states beside what its settings say."""
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
         if loss.kind == "several":
@@ -114,6 +115,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, plain)}
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+        """Return the planned mechanism of a classifier's fit."""
         owner = type(self).__name__
         labels = label_set_facts(self, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -141,7 +143,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         groups: bool = False,
         sample_weight: bool = False,
     ) -> Certificate:
-        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
+        """Return the certificate of a classifier's fit, before any data: equal to ``certificate_`` after such a fit.
 
         Parameters
         ----------
@@ -152,6 +154,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self._plan(privacy_unit, n_features, count_expected_labels(self, n_classes)).certificate
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
+        """Return the weight of every record by its class, None without ``class_weight``."""
         owner = type(self).__name__
         weights = check_class_weight(self.class_weight, self.classes_.tolist(), owner)
         if weights is None:
@@ -173,6 +176,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return row_weights
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        """Read features and class labels, and note the classes."""
         owner = type(self).__name__
         declared = declared_label_set(self.classes, owner)
         if invalid_rows_setting(self) and declared is not None:
@@ -230,7 +234,7 @@ class ClassificationProbabilities:
     certificate_: Certificate
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
-        """Return class probabilities, a column for each class."""
+        """Return the classifier's probabilities, a column for each class."""
         margins = self.decision_function(X)
         if self.certificate_.bounds.loss.kind == "several":
             return np.asarray(softmax(margins, axis=1))

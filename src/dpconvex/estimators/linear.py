@@ -115,7 +115,7 @@ class PrivateLinearModel(PrivateModel):
     def certify(
         self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
     ) -> Certificate:
-        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
+        """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after a fit of this shape.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class PrivateLinearModel(PrivateModel):
         return self._plan(privacy_unit, n_features).certificate
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Fit privately.
+        """Fit the linear model privately.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class PrivateLinearModel(PrivateModel):
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
-        """Return the coefficients, a row for each problem, and the intercepts, in the user's units."""
+        """Return the linear coefficients, a row for each problem, and the intercepts, in the user's units."""
         assert plan.row_map is not None
         coef, intercept = [], []
         for theta in coefficients:
@@ -186,7 +186,7 @@ class PrivateLinearModel(PrivateModel):
         return np.array(coef), np.array(intercept)
 
     def plot_effects(self, schema: object = None, level: float = 0.95, axes: Sequence[Axes] | None = None) -> Any:
-        """Draw how the model's value differs along each column of the table, and return the axes; needs matplotlib.
+        """Draw how the linear model's value differs along each column of the table; needs matplotlib.
 
         Curves of numbers, with all their knots and transforms together, and dots of categories, compared with the level
         of reference or with the mean of all; intervals of this level where the fit had ``inference=True``.
@@ -331,6 +331,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
         row_map: RowMap | None = None,
     ) -> MechanismPlan:  # fmt: skip
+        """Return the plan of a linear fit with its smooth curves, after checks."""
         if self.smooth is not None:
             curves = check_smooth_setting(self.smooth, facts.row_map.n_features, type(self).__name__)
             if "gradient" not in parameters or self.inference:
@@ -355,7 +356,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         self, facts: PublicModelFacts, loss: Logistic | Pinball | Tweedie, own: Facts,
         levels: tuple[float, ...] = (0.5,),
     ) -> MechanismPlan:  # fmt: skip
-        """Return the plan of a private fit with intervals, of several quantile levels at once or of one problem."""
+        """Return the plan of a linear fit with intervals, of several quantile levels at once or of one problem."""
         for level in levels:
             if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
                 raise ValueError(
@@ -382,7 +383,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         parameters: Facts,
         levels: tuple[float, ...] = (),
     ) -> MechanismPlan:
-        """Return the plan of a private fit of a loss."""
+        """Return the plan of a private linear fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
         settings = mechanism.settings(levels=levels)
@@ -391,7 +392,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
 
     def _check_inference(self, facts: PublicModelFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
-        """Raise where intervals are not offered: by public facts alone, before anything is charged."""
+        """Raise where a linear fit has no intervals: by public facts alone, before anything is charged."""
         owner = type(self).__name__
         if self.inference is not True:
             raise parameter_error("inference", owner, "True or False", repr(self.inference), kind=TypeError)
@@ -422,6 +423,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         )
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+        """Keep the linear coefficients and, with inference, their covariance in the user's units."""
         super()._store(coefficients, plan)
         for record in self.released_.get("problems", [self.released_]):
             covariance = record.pop("covariance", None)
@@ -434,7 +436,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
     def confidence_interval(self, level: float = 0.95) -> Array:
-        """Return confidence intervals of the coefficients, for sampling and privacy noise together.
+        """Return confidence intervals of the linear coefficients, for sampling and privacy noise together.
 
         They cover the minimiser of the population's loss. Rows longer than a released length have a smaller weight, and
         least squares limits residuals (``released_["residual_limit"]``, in mapped units): if the probability is
@@ -457,7 +459,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return np.stack([estimates[..., :-1] - margin, estimates[..., :-1] + margin], axis=-1)
 
     def coefficient_table(self, level: float = 0.95) -> DataFrame | dict[str, list[Any]]:
-        """Return coefficients and intercept with standard errors, z values, p-values and confidence intervals.
+        """Return linear coefficients and intercept with standard errors, z values, p-values and confidence intervals.
 
         Parameters
         ----------
@@ -494,7 +496,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return DataFrame(table)
 
     def _coefficient_columns(self, level: float) -> dict[str, list[Any]]:
-        """Return the columns of :meth:`coefficient_table`."""
+        """Return the columns of a linear model's :meth:`coefficient_table`."""
         from dpconvex.reports.coefficients_and_forecasts import coefficient_problem_names, feature_names
 
         estimates, errors = self._estimates_and_errors("coefficient_table")
@@ -607,6 +609,7 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+        """Return the planned mechanism of a linear regression."""
         facts = self._public_facts(privacy_unit, n_features)
         mechanism = self._chosen(facts)
         alpha = check_optional_positive("alpha", self.alpha, type(self).__name__)
@@ -629,7 +632,7 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         return [] if self.inference else linear_shrinkage_facts(self.released_)
 
     def _interval_note(self) -> str | None:
-        """Return what intervals are about where limits bind for more than 1 % of the residuals, by a noisy count."""
+        """Return what linear intervals are about where limits bind for more than 1 % of residuals, by a noisy count."""
         share, certificate = self.released_.get("limited_share"), self.certificate_
         if share is None:
             return None

@@ -159,7 +159,7 @@ _SEARCHES_TOLD: list[str] = []  # once in a process: scikit-learn resets the fil
 
 
 def _warn_of_uncharged_search() -> None:
-    """Warn once where one of scikit-learn's searches or cross-validations fits, and no ledger counts its fits.
+    """Warn once where a search of scikit-learn's fits private models, and no ledger counts its fits.
 
     The functions that are running decide, in whatever thread or process: no data, and no estimator is looked into.
     """
@@ -311,7 +311,7 @@ class PrivateModel(BaseEstimator):
         parameters: Facts,
         row_map: RowMap | None = None,
     ) -> MechanismPlan:
-        """Return the plan of a mechanism with these bounds and parameters."""
+        """Return the plan of a private model's mechanism with these bounds and parameters."""
         stated = {**facts.parameters, **parameters}
         certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
         row_map = row_map or facts.mapping
@@ -353,7 +353,7 @@ class PrivateModel(BaseEstimator):
         return self
 
     def _run_fit(self, X: object, y: object, sample_weight: object, groups: object) -> None:
-        """Fit once: nothing is charged before all checks of the input."""
+        """Fit the private model once: nothing is charged before all checks of the input."""
         if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
             del self.schema_
         X, groups = split_people(X, groups)

@@ -79,6 +79,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         return 1
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what a quantile certificate states beside what this estimator's settings say."""
         kernel = resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
@@ -114,6 +115,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         return stated
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
+        """Return the planned mechanism of a quantile fit, of one level or of several."""
         owner = type(self).__name__
         levels = self._quantile_levels(n_targets)
         quantile, several = _most_extreme_level(levels), levels if isinstance(levels, tuple) else ()
@@ -221,7 +223,7 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
         return check_quantile_setting(self.quantile, owner)
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predictions, in the target's units, of shape (n_samples,), or (n_samples, n_levels).
+        """Return predicted quantiles, in the target's units, of shape (n_samples,), or (n_samples, n_levels).
 
         Of several levels each row is sorted, so that quantiles never cross. Lines of noisy coefficients may; the
         sorted ones are never further from the true quantiles, and sorting costs no privacy.
@@ -315,6 +317,7 @@ class DPNewsvendor(PrivateQuantileModel):
         return tuple(self._service_level(*pair) for pair in pairs)
 
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
+        """Return the newsvendor's service level ``underage / (underage + overage)``."""
         owner = type(self).__name__
         pairs = zip(_COSTS, (underage_cost, overage_cost), strict=True)
         under, over = (check_positive_setting(name, cost, owner) for name, cost in pairs)
@@ -338,7 +341,7 @@ class DPNewsvendor(PrivateQuantileModel):
         groups: bool = False,
         sample_weight: bool = False,
     ) -> Certificate:
-        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
+        """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_`` after such a fit.
 
         Parameters
         ----------
@@ -349,6 +352,7 @@ class DPNewsvendor(PrivateQuantileModel):
         return self._plan(privacy_unit, n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        """Read features and demand, a column of it for each product of the newsvendor."""
         owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)
         if isinstance(y, (list, tuple)) and invalid_rows_setting(self):
             y = np.asarray(y, dtype=object)  # one cell must not make text of the others
@@ -404,7 +408,7 @@ class DPNewsvendor(PrivateQuantileModel):
         ]
 
     def cost(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the mean cost of ordering ``predict(X)`` when demand is ``y``, of all products together.
+        """Return the newsvendor's mean cost of ordering ``predict(X)`` when demand is ``y``, of all products together.
 
         ``(1/n) sum_i underage_cost (y_i - q_i)^+ + overage_cost (q_i - y_i)^+``, summed over products.
         """

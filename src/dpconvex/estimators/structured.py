@@ -89,6 +89,7 @@ class PrivateStructuredModel(PrivateModel):
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what a structured model's certificate states beside what its settings say."""
         owner, loss = type(self).__name__, certificate.bounds.loss
         width = certificate.parameters.get("bandwidth")
         expected = self._loss(loss.outputs)
@@ -101,7 +102,7 @@ class PrivateStructuredModel(PrivateModel):
         return stated
 
     def _smoothed(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
-        """Return the loss that is fitted: the convolved one, or the envelope of the same curvature."""
+        """Return the structured loss that is fitted: the convolved one, or the envelope of the same curvature."""
         if self.smoothing not in ("convolution", "moreau"):
             owner = type(self).__name__
             raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
@@ -122,7 +123,7 @@ class PrivateStructuredModel(PrivateModel):
         return resolve_kernel_setting(self.kernel, type(self).__name__)
 
     def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
-        """Return the public facts of a fit, with the kinked loss."""
+        """Return the public facts of a structured fit, with the kinked loss."""
         return StructuredBounds(
             n_samples=facts.n_samples,
             n_features=int(n_features),
@@ -133,6 +134,7 @@ class PrivateStructuredModel(PrivateModel):
         )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
+        """Return the planned mechanism of a structured fit."""
         owner = type(self).__name__
         facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
@@ -146,7 +148,7 @@ class PrivateStructuredModel(PrivateModel):
         return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
-        """Return the certificate of a fit, before any data: equal to ``certificate_`` after a fit of this shape.
+        """Return the certificate of a structured fit, before any data: equal to ``certificate_`` after such a fit.
 
         Parameters
         ----------
@@ -156,7 +158,7 @@ class PrivateStructuredModel(PrivateModel):
         return self._plan(PersonUnit(n_samples), n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
-        """Fit privately.
+        """Fit the structured model privately.
 
         Parameters
         ----------
@@ -170,6 +172,7 @@ class PrivateStructuredModel(PrivateModel):
         return 3
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        """Read the matrices A and the targets Y of structured records."""
         owner, axes, ignored, least = (
             type(self).__name__,
             self._axes(),
@@ -210,7 +213,7 @@ class PrivateStructuredModel(PrivateModel):
         self.intercept_ = 0.0
 
     def predict(self, A: ArrayLike) -> Array:
-        """Return ``A @ coef_``: of all rows of each record, or with a shared matrix of its one row."""
+        """Return a structured model's ``A @ coef_`` of all rows of a record; with a shared matrix, of its one row."""
         check_is_fitted(self)
         owner = type(self).__name__
         matrices = read_structured_numbers("A", A, self._axes(), owner)
@@ -347,6 +350,7 @@ class DPPiecewiseLinear(PrivateStructuredModel):
     operator_norm: float = 1.0
 
     def _loss(self, outputs: int) -> VectorLoss:
+        """Return the structured piecewise linear loss of the given slopes, or of the l_inf norm."""
         slopes = self.slopes
         if slopes is None:
             slopes = np.concatenate([np.eye(outputs), -np.eye(outputs)])
@@ -415,7 +419,7 @@ class DPL1Link(PrivateStructuredModel):
         )
 
     def _shared(self, n_features: int) -> Array | None:
-        """Return the public matrix, checked."""
+        """Return the public matrix that structured records share, checked."""
         if self.matrix is None:
             return None
         try:
@@ -484,7 +488,7 @@ class DPL1Link(PrivateStructuredModel):
         return matrices, targets, (n_samples, n_features, self.n_outputs_)
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
-        """Return minus the mean loss, the shared penalty excluded: larger is better."""
+        """Return minus the structured mean loss, the shared penalty excluded: larger is better."""
         check_is_fitted(self)
         link = self._link()
         if self.matrix is not None:
@@ -539,6 +543,7 @@ class DPBowl(PrivateStructuredModel):
         return self._fit(A, (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        """Read structured matrices and targets with the level of every record."""
         targets, level = cast(tuple[object, ArrayLike], Y)
         stack, read, shape = super()._read(A, targets)
         owner, ignored = type(self).__name__, invalid_rows_setting(self)

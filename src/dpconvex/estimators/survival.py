@@ -49,7 +49,7 @@ class HazardOutcomes:
 
 
 def signed_times(y: Any, owner: str) -> Any:
-    """Return times as one column, negated where no event was seen; each from its own record."""
+    """Return survival times as one column, negated where no event was seen; each from its own record."""
     if isinstance(y, (list, tuple)):  # of which numpy would find one type and shape, by all records together
         return np.array([_signed_time(record) for record in y])
     names = getattr(getattr(y, "dtype", None), "names", None)
@@ -75,7 +75,7 @@ def signed_times(y: Any, owner: str) -> Any:
 
 
 def _signed_time(record: Any) -> float:
-    """Return the signed time of one record of a list: a pair, or a number; NaN of anything else."""
+    """Return the signed survival time of one record of a list: a pair, or a number; NaN of anything else."""
     pair = isinstance(record, (list, tuple)) or (isinstance(record, np.ndarray) and record.ndim == 1)
     cells = np.empty(len(record) if pair else 1, dtype=object)
     cells[:] = list(record) if pair else [record]
@@ -158,6 +158,7 @@ class DPDiscreteHazard(PrivateLinearModel):
         }
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+        """Return the planned mechanism of a survival fit."""
         owner, ends = type(self).__name__, self._public_horizons()
         if privacy_unit.facts().get("people"):
             raise ValueError(
@@ -181,7 +182,7 @@ class DPDiscreteHazard(PrivateLinearModel):
         )
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Fit privately.
+        """Fit the survival model privately.
 
         Parameters
         ----------
@@ -241,7 +242,7 @@ class DPDiscreteHazard(PrivateLinearModel):
 
 
 def concordance_index(signed: Array, risk: Array) -> float:
-    """Return Harrell's concordance of risks with signed times, of censored records below 0; 1/2 without pairs."""
+    """Return Harrell's concordance of risks with signed survival times, below 0 if censored; 1/2 without pairs."""
     times, events = np.abs(signed), ~np.signbit(signed)
     agree = pairs = 0.0
     for start in range(0, times.size, _PAIR_BLOCK):

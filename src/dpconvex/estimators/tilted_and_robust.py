@@ -83,6 +83,7 @@ class TiltedOrRobustModel(PrivateLinearModel):
         return tilted_or_robust_loss(self.loss, self._named_losses, type(self).__name__)
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+        """Return the planned mechanism of a tilted or robust fit."""
         owner, loss = type(self).__name__, self._own_loss()
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
@@ -179,6 +180,7 @@ class PrivateTiltedModel(TiltedOrRobustModel):
         return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
+        """Return what a summary says about the tilt, or about the share of worst losses."""
         bounds, facts = self.certificate_.bounds, super()._summary_facts()
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
@@ -256,7 +258,7 @@ class SparseRobustOutput(OutputPerturbation):
     def _run(
         self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
-        """Return the noisy minimiser with its small coefficients, the intercept apart, set to zero."""
+        """Return the robust fit's noisy minimiser with its small coefficients, the intercept apart, set to zero."""
         released = super()._run(objective, certificate, noise, record)
         spread = certificate.noise["release"].coordinate_std
         small = np.abs(released) < certificate.parameters["threshold"] * spread
@@ -297,6 +299,7 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
+        """Return the public facts of a robust fit, or raise for a set that no model file can hold."""
         owner = type(self).__name__
         if self.norm == "own":
             raise ValueError(

@@ -100,6 +100,7 @@ class DPTopRankClassifier(PrivateAUCModel):
         return loss
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+        """Return the planned mechanism of a top-rank fit."""
         owner = type(self).__name__
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         parameters = self._two_labels(n_classes)

@@ -99,7 +99,7 @@ class FitConfig:
         return max(1, len(self.levels))
 
     def stated(self) -> Facts:
-        """Return the choices as a certificate states them, with levels and targets only where there are several."""
+        """Return the choices of a fit plan as a certificate states them; levels and targets if there are several."""
         facts = asdict(self) | {"levels": list(self.levels), "smooth": [list(curve) for curve in self.smooth]}
         if not self.levels:
             del facts["levels"], facts["targets"]
@@ -125,7 +125,7 @@ class FitPlan:
 
 
 def planned_mu(guarantee: Guarantee, owner: str) -> float:
-    """Return the Gaussian DP budget that a guarantee allows."""
+    """Return the Gaussian DP budget that a guarantee allows a fit plan."""
     try:
         return guarantee.as_gaussian().mu
     except ValueError:
@@ -145,7 +145,7 @@ def fit_kind_of_loss(loss: DescribableLoss) -> str:
 
 
 def planned_quantile_level(loss: DescribableLoss) -> float:
-    """Return the quantile level that minimises a loss, ``high / (high - low)`` of its slopes; 1/2 for the others.
+    """Return the quantile level that a fit plan aims at, ``high / (high - low)`` of a loss's slopes, or 1/2.
 
     One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     """
@@ -270,7 +270,7 @@ def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, 
 
 
 def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise], bounds: LinearBounds) -> float:
-    """Return the noise of all fine and late gradients combined, per coordinate of the mean gradient of white rows.
+    """Return the planned noise of all fine and late gradients combined, per coordinate of the mean white gradient.
 
     It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
     gradients. Levels of one target share half of their gradients.
@@ -322,7 +322,7 @@ def _plan_fit_config(
 
 
 def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
-    """Return all queries of a run, and their number of releases.
+    """Return all queries that a fit plan makes, and their number of releases.
 
     A gradient is a slope times a row of at most ``clip`` median row norms; curvature is second moments of vectors of
     norm at most 1.

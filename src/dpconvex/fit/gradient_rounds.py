@@ -40,7 +40,7 @@ PointMap = Callable[[Array], Array]
 
 
 def second_difference_penalty(curves: Sequence[tuple[int, int, float]], lead: int, size: int) -> Array:
-    """Return the second derivative of ``sum of strength (theta_j - 2 theta_j+1 + theta_j+2)^2 / 2`` over curves."""
+    """Return the curvature that ``sum of strength (theta_j - 2 theta_j+1 + theta_j+2)^2 / 2`` adds to a round."""
     penalty = np.zeros((size, size))
     for first, number, strength in curves:
         differences = np.diff(np.eye(number), 2, axis=0)
@@ -226,7 +226,7 @@ class GradientRounds:
         return np.asarray(sums * unit / (self.mass * share))
 
     def _denoise_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, float]:
-        """Return the denoised mean of released curvatures, and the noise that is left."""
+        """Return the denoised mean of the rounds' released curvatures, and the noise that is left."""
         if self.config.inference:
             hessian, variance = self._combined_curvature(released, loss)
             values, _, vectors = raise_curvature(hessian, variance)  # steps must not overshoot
@@ -245,7 +245,7 @@ class GradientRounds:
         return combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
 
     def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
-        """Return the covariance of an estimate, by sampling and by what is known, in the rows' own coordinates."""
+        """Return the covariance of the rounds' estimate, by sampling and by what is known, in the rows' coordinates."""
         hessian, variance = self._combined_curvature(released, loss)
         length, slope = self.config.late_clip * self.frame.median_row_norm, loss.slope.loss
         assert slope is not None

@@ -89,7 +89,7 @@ class JointMargins:
         self, name: str, slopes: QuerySlopes, start: Array, lead_variance: Array,
         before: PosteriorEstimate | None = None,
     ) -> PosteriorEstimate:  # fmt: skip
-        """Release gradients, each at the posterior mean of the minimiser; ``before`` is what earlier rounds found."""
+        """Release gradients of joint margins, each at the posterior mean; ``before`` is what earlier rounds found."""
         rounds, config, fit = self.rounds, self.config, self.fit
         term, unit = fit.terms[name], self.frame.median_row_norm
         bound = term.record_bound * unit
@@ -144,7 +144,7 @@ class JointMargins:
         return replace(found, mean=mean, kept_share=(found if before is None else before).kept_share)
 
     def _penalised(self, intercepts: Array, columns: Array, vector: Array, penalty: Array) -> tuple[Array, Array]:
-        """Return both parts of a gradient with that of the penalty; contrasts are orthonormal, so it has one form."""
+        """Return both parts of a joint gradient with the penalty's; contrasts are orthonormal, so it has one form."""
         slopes, lead = vector[self.leads :].reshape(len(self.columns), -1), self.lead
         columns = columns + slopes @ penalty[lead:, lead:]
         if not lead:
@@ -273,7 +273,7 @@ class ExpectedRound:
     bias: tuple[Array, Array]
 
     def newton(self, intercepts: Array, columns: Array) -> tuple[Array, Array]:
-        """Return the Newton step of a gradient, and the sum of squares of each row of the inverse curvature."""
+        """Return the Newton step of joint margins, and the sum of squares of each row of the inverse curvature."""
         leads, scales, directions = intercepts.size, np.sqrt(self.moments), self.directions
         inverse, far = np.linalg.inv(self.small), np.linalg.inv(self.far)
         scaled = columns / scales
@@ -290,7 +290,7 @@ class ExpectedRound:
 
 
 def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, bound: float) -> ExpectedRound:
-    """Return what the model expects of a round at these coefficients, with records clipped to a bound."""
+    """Return what joint margins expect of a round at these coefficients, with records clipped to a bound."""
     z, seen, directions, norms = simulated_margins(fit, coefficients)
     loss, chances = slopes.loss, fit.law.probabilities(z)
     margins, points = z.shape
@@ -336,7 +336,7 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
 
 
 def secant_step(vectors: Array, steps: Array, noise: Array) -> Array:
-    """Return the last Newton step, corrected by what steps at earlier points say about the curvature (Anderson).
+    """Return the joint margins' last Newton step, corrected by steps at earlier points (Anderson).
 
     A combination of differences of steps that explains the last one is replaced by the moves that caused it. It is
     shrunk as far as noise explains differences.

@@ -64,7 +64,7 @@ class LocationPrior:
         return np.linspace(math.log(self.finest), math.log(widest), octaves)
 
     def at(self, line: Array) -> Array:
-        """Return the quantiles that points of the line stand for."""
+        """Return the locations, quantiles, that points of the prior's line stand for."""
         found = np.array(line, dtype=np.float64)
         for inside, sign, far in ((self.low, -1.0, self.below), (self.high, 1.0, self.above)):
             beyond = sign * (found - inside) > 0
@@ -110,7 +110,7 @@ class LocationTails:
     def of(
         cls, counts: Array, std: float, edges: Array, mass: float, stds: float = constants.CERTAIN_STDS
     ) -> LocationTails:
-        """Return the tails of noisy counts between edges, continued by two octaves beyond the last significant one."""
+        """Return the tails around a location by noisy counts, with two octaves beyond the last significant one."""
         inner = (edges[1:] + edges[:-1]) / 2
         centres = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
         shares = np.where(counts > stds * std, counts, 0.0) / mass
@@ -127,7 +127,7 @@ class LocationTails:
         return cls(centres, shares, std / mass, counted)
 
     def scale(self, usual: float) -> float:
-        """Return the scale of a normal law with this median absolute value, or `usual` where noise hides it.
+        """Return the scale around a location: a normal law's with this median size, or `usual` where noise hides it.
 
         Values in the innermost octave count as half of the next one's.
         """
@@ -139,7 +139,7 @@ class LocationTails:
         return max(found, float(sizes[sizes > 0][0]) / 2) / constants.NORMAL_MEDIAN
 
     def best(self, least: float, noise: float) -> float:
-        """Return the clip, ``least`` times a power of sqrt(2), that minimises squared bias plus variance of noise.
+        """Return the best clip around a location, ``least`` times a power of sqrt(2): squared bias plus noise is least.
 
         ``noise`` is the standard deviation of the released mean per unit of the clip.
         """
@@ -153,7 +153,7 @@ class LocationTails:
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
     def beyond(self, sizes: Array) -> Array:
-        """Return the share of values whose size is beyond each of these: exponential between octaves."""
+        """Return the share of values further from the location than each size: exponential between octaves."""
         middle = self.centres.size // 2
         inside = self.counted[middle:].copy()
         inside[1:] += self.counted[:middle][::-1]

@@ -90,7 +90,7 @@ def calibrate_margin(
     penalty = basis @ penalty @ basis.T
 
     def normal_equations(found: Array) -> tuple[Array, Array, float]:
-        """Return gradient and curvature of the penalised loss, weighted by the inverse of the noise; and its mean."""
+        """Return gradient and curvature of the calibration's penalised loss, weighted by inverse noise; its mean."""
         gradient, curvature, height = penalty @ found, penalty.copy(), 0.0
         covariance = np.zeros_like(penalty)
         for label, count, whole, (sizes, density, points) in zip(labels, counts, known, parts, strict=True):

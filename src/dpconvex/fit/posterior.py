@@ -131,7 +131,7 @@ class NewtonPosterior:
     def add(
         self, point: Array, gradient: Array, std: float, inverse: Array | None = None, spread: Array | None = None
     ) -> None:
-        """Add a gradient at a point, with its noise; ``inverse`` is that of a curvature which is not diagonal.
+        """Update the posterior by a gradient at a point, with its noise; ``inverse`` is of a curvature not diagonal.
 
         With ``spread``, the sums of squares of the inverse's rows, the gradient is multiplied by the inverse already.
         """
@@ -179,7 +179,7 @@ class NewtonPosterior:
         return PosteriorEstimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
 
     def _drift(self, found: Array, variance: Array) -> float:
-        """Return the variance between the minimisers of earlier rounds and of these: expected, and observed."""
+        """Return the posterior's variance between the minimisers of earlier rounds and of these: expected, observed."""
         assert self.earlier is not None
         before, noise_variance = (each[self.lead :] for each in self.earlier)
         apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance

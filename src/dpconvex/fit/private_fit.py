@@ -74,7 +74,7 @@ class PrivateFit:
         self.mass = float(self.n)
 
     def run(self) -> Array:
-        """Return theta, the coefficients of mapped rows x."""
+        """Run the private fit; return theta, the coefficients of mapped rows x."""
         if "mass" in self.terms:
             self.mass = release_mass(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
@@ -173,7 +173,7 @@ class PrivateFit:
         return self._refine(estimate, self._kinked_loss(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale))
 
     def _kinked_loss(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> PosteriorLocalLoss:
-        """Return a kinked loss, whose curvature is the share of records near the kink; smoothed with a bandwidth."""
+        """Return the fit's kinked loss, smoothed with a bandwidth; its curvature is the share near the kink."""
         low, high = loss.slope_range
         factor, max_second_derivative = (
             QueryFactor("inside", width=width, weighting="square"),
@@ -412,7 +412,7 @@ class PrivateFit:
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
     def _centre_intercept(self, phi: Array, share: float) -> Array:
-        """Return coefficients with the intercept moved to where normal margins have this mean probability.
+        """Return a fit's coefficients with the intercept moved to where normal margins have this mean probability.
 
         Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less the
         more records there are.
@@ -425,7 +425,7 @@ class PrivateFit:
         return moved
 
     def _margin_curvature(self, loss: PointwiseLoss, phi: Array) -> Array:
-        """Return the expected curvature of normal margins, exact along the constant and along phi."""
+        """Return the curvature that the fit expects of normal margins, exact along the constant and along phi."""
         lead, moments, spread = self.lead, self.rounds.moments, self._margin_std(phi)
         middle = float(phi[:lead].sum()) * self.frame.constant
         mean, first, second = margin_moments(loss, middle, spread, self.config.clip)

@@ -63,7 +63,7 @@ class SeveralQuantiles(PrivateFit):
 
 
 def smooth_quantile_levels(found: Array, levels: Sequence[float], variances: Array, moments: Array) -> Array:
-    """Return coefficients of every level, a row each, smoothed along the level.
+    """Return coefficients of several quantile levels, a row each, smoothed along the level.
 
     Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further
     orthogonal polynomials in it, each shrunk by the James-Stein factor ``max(0, 1 - noise / length^2)``. ``variances``

@@ -65,6 +65,7 @@ def transform_numbers(text: str, values: Any, low: float, high: float) -> Bounde
 
 
 def _evaluate_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
+    """Return the bounded values of one node of a transform's expression."""
     if isinstance(node, ast.Name) and node.id == "x":
         return x
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -97,6 +98,7 @@ def _evaluate_function(name: str, inner: BoundedValues) -> BoundedValues:
 
 
 def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+    """Return the bounded values of a sum, difference, product, quotient or power."""
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
     if isinstance(operator, ast.Pow):
         power = right.low
@@ -120,7 +122,7 @@ def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: Bound
 
 
 def _within(function: Callable[[Any], Any], ends: list[Any], values: Any) -> BoundedValues:
-    """Return a step's values, clipped to the interval that its values at the ends span."""
+    """Return a transform's values, clipped to the bounds that its values at the ends span."""
     import numpy as np
 
     try:

@@ -60,7 +60,7 @@ class Cells:
         return len(next(item for item in (self.text, self.numbers, self.times) if item is not None))
 
     def as_numbers(self, decimal: str = ".") -> NDArray[np.float64]:
-        """Return finite numbers, and NaN for everything else; the decimal sign is that of text."""
+        """Return cells as finite numbers, and NaN for everything else; the decimal sign is that of text."""
         found = np.full(len(self), math.nan)
         if self.text is not None:
             text = replace_decimal_comma(self.text) if decimal == "," else self.text

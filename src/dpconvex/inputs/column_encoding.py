@@ -147,6 +147,7 @@ def is_smaller_sparse(blocks: list[EncodedBlock]) -> bool:
 
 
 def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
+    """Encode a column of numbers, clipped, transformed, and by its rule for missing ones."""
     numbers = cells.as_numbers(file.decimal)
     missing = np.isnan(numbers)
     rule = column.missing.rule
@@ -179,6 +180,7 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
 
 
 def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
+    """Encode a column of categories as one-hot columns."""
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
     meant: list[int] = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
@@ -206,6 +208,7 @@ def flag_word(matcher: CellWordMatcher, cell: Cell) -> int | None:
 
 
 def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedBlock:
+    """Encode a column of flags as zeros and ones."""
     declared = CellWordMatcher((*column.true, *column.false), file.decimal)
 
     def code(cell: Cell) -> int:
@@ -220,6 +223,7 @@ def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedB
 
 
 def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
+    """Encode a column of dates, a block of columns for each part."""
     times = encode_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
@@ -234,6 +238,7 @@ def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[Enc
 
 
 def _encode_calendar(column: SchemaDate, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
+    """Encode one part of a column of dates: days passed, or a position in a cycle."""
     days = times.astype("datetime64[D]")
     seconds = (times - days).astype(np.int64)
     name = part.removesuffix("-cycle")
@@ -262,7 +267,7 @@ def encode_times(column: SchemaDate, cells: Cells, decimal: str) -> NDArray[np.d
 
 
 def _encode_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
-    """Return the time of a cell; a time is one whatever the format, which is that of text and of whole numbers."""
+    """Return the time that a column's cell means; the format is that of text and of whole numbers."""
     if cell.time is not None:
         return cell.time
     words, number = [cell.text], cell_meaning(cell, decimal).number
@@ -295,7 +300,7 @@ def _encoded_date_digits(pattern: str) -> int:
 
 
 def encode_labels(cells: Cells, classes: tuple[str, ...], decimal: str = ".") -> NDArray[np.object_]:
-    """Return the declared label that every cell means, None where it means none."""
+    """Return the declared label that every cell of a column means, None where it means none."""
     declared = CellWordMatcher(classes, decimal)
 
     def label(cell: Cell) -> str | None:

@@ -165,7 +165,7 @@ class CSVLayout:
         return self._parse_lines(lines.str.strip_suffix("\r"), undecoded, wanted)
 
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
-        """Return lines as text, and which of them hold bytes that the encoding does not have."""
+        """Return lines of a CSV file as text, and which of them hold bytes that the encoding does not have."""
         whole = block.removesuffix(self.newline)
         if block and self.encoding == "utf-8" and not self.line_breaks:
             # A line end is part of no other sign: to decode all lines at once is to decode each of them.
@@ -179,6 +179,7 @@ class CSVLayout:
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
     def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> CSVRows:
+        """Return the wanted fields of lines of a CSV file, and the problem of each line."""
         problems = np.where(undecoded, CSVLineProblem.UNDECODED, CSVLineProblem.NONE).astype(np.uint8)
         problems[(lines == "").to_numpy()] = CSVLineProblem.BLANK
         quoted = lines.str.contains('"', literal=True)
@@ -204,7 +205,7 @@ class CSVLayout:
         return {name: known[name] for name in wanted}
 
     def _split_unquoted(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
-        """Return the fields of lines without quotes, and which lines have too many."""
+        """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
         long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
         if long.any():
@@ -215,7 +216,7 @@ class CSVLayout:
         return pl.DataFrame(cells), long.to_numpy()
 
     def _parse_quoted(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
-        """Return the fields of lines with quotes, and what is wrong with each line."""
+        """Return the fields of CSV lines with quotes, and what is wrong with each line."""
         rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
         for number, line in enumerate(lines):
             found = split_csv_fields(line, self.delimiter)

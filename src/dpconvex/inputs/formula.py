@@ -131,7 +131,7 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _one_column(text: str, known: Iterable[str]) -> tuple[str, str]:
-    """Return the single column of a factor, and the factor as an expression of ``x``."""
+    """Return the single column of a formula's factor, and the factor as an expression of ``x``."""
     if text in known:  # names between backticks may be any text
         return text, "x"
     plain, quoted = _without_backticks(text)
@@ -164,7 +164,7 @@ class _FormulaColumns:
         self.of_factor: dict[str, Column] = {}
 
     def add(self, text: str) -> Column:
-        """Return the column of a factor, with its level of reference or its transform."""
+        """Return the column of a formula's factor, with its level of reference or its transform."""
         if text not in self.of_factor:
             column = self._read(text)
             if self.columns.setdefault(column.name, column) != column:
@@ -173,6 +173,7 @@ class _FormulaColumns:
         return self.of_factor[text]
 
     def _read(self, text: str) -> Column:
+        """Return the schema column that a formula's factor means, or refuse the factor."""
         name, level = _category_of(text)
         if name is None:
             name, transform = _one_column(text, self.known)
@@ -200,7 +201,7 @@ class _FormulaColumns:
 
 
 def _category_of(text: str) -> tuple[str | None, str | None]:
-    """Return the column and the level of ``C(column, Treatment("level"))``; None for what is no ``C``."""
+    """Return column and level of a formula's ``C(column, Treatment("level"))``; None for what is no ``C``."""
     plain, quoted = _without_backticks(text)
     try:
         call = ast.parse(plain, mode="eval").body

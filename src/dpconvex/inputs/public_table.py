@@ -130,7 +130,7 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         return bool(self.sparse)
 
     def transform(self, X: Any) -> Any:
-        """Return the columns of numbers.
+        """Return the table's columns of numbers, by the public schema alone.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         return numbers
 
     def groups(self, X: Any) -> Any:
-        """Return the identifiers of the rows' people, by the schema's ``[person]``: ``groups`` of a fit or a score.
+        """Return the people of the table's rows, by the schema's ``[person]``: ``groups`` of a fit or a score.
 
         Parameters
         ----------

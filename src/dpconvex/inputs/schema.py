@@ -123,7 +123,7 @@ class SchemaNumber:
 
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
-        """Its columns; a transform is part of the name, so that no raw column is taken for it."""
+        """Columns that the schema makes of a number; a transform is part of the name, not to be taken for a raw one."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
             names = tuple(f"{self.name}@{_format_knot(knot)}" for knot in (self.low, *self.knots, self.high))
@@ -203,7 +203,7 @@ class SchemaDate:
 
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
-        """One block per part."""
+        """Blocks of columns that the schema makes of a date, one for each part."""
         found = []
         for part in self.parts:
             name = f"{self.name}.{part}"
@@ -237,7 +237,7 @@ class SchemaInteraction:
     right: str
 
     def block(self, left: SchemaBlock, right: SchemaBlock) -> SchemaBlock:
-        """Return its columns."""
+        """Return the columns of the schema's interaction."""
         names, lows, highs = [], [], []
         for a, a_low, a_high in zip(left.names, left.low, left.high, strict=True):
             for b, b_low, b_high in zip(right.names, right.low, right.high, strict=True):
@@ -263,7 +263,7 @@ class SchemaTarget:
     event: str | None = None  # of a time: the column that is above 0 where an event ended it
 
     def transformed(self, numbers: Any) -> Any:
-        """Return what is learned: the numbers, or their transform once they are clipped; NaN stays NaN."""
+        """Return what the schema's target is learned as: numbers, or their transform once clipped; NaN stays NaN."""
         if self.transform == "clip" or self.bounds is None:
             return numbers
         import numpy as np
@@ -309,7 +309,7 @@ class Schema:
 
     @property
     def smooth(self) -> list[tuple[int, int, float]]:
-        """First column, number of columns and strength of the curves whose second differences are penalised."""
+        """First column, number of columns and strength of the schema's curves with penalised second differences."""
         curves, first = [], 0
         numbers = {column.name: column for column in self.columns if isinstance(column, SchemaNumber)}
         for block in self.blocks:
@@ -619,7 +619,7 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
 
 
 def _check_transform(table: str, name: str, transform: object, bounds: Range) -> None:
-    """Raise unless a transform has bounds, given those of the column."""
+    """Raise unless a transform of the schema has bounds, given those of the column."""
     must = f"have a transform of {list(WORDS)}, or an expression of x"
     _require(isinstance(transform, str), table, name, must)
     try:

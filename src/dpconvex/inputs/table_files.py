@@ -56,7 +56,7 @@ def check_table_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def hide_file_values(path: Path | None) -> Iterator[None]:
-    """Replace a reader's error, which may quote data, by one that does not."""
+    """Replace the error of a reader of files, which may quote data, by one that does not."""
     what = "The data" if path is None else f"The file {path.name!r}"
     try:
         yield
@@ -98,7 +98,7 @@ class OpenTableFile:
         every_line: bool = False,
         refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
     ) -> pl.DataFrame:
-        """Return the wanted columns.
+        """Return the wanted columns of the open table file.
 
         With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
         lines with a problem that is ``refused`` are an error.
@@ -112,7 +112,7 @@ class OpenTableFile:
         return table
 
     def read_rows(self, wanted: list[str]) -> csv_reader.CSVRows:
-        """Return the wanted columns of every line, and the problem of each line."""
+        """Return the wanted columns of every line of the file, and the problem of each line."""
         require_file_columns(self.names, wanted, "The data file")
         with hide_file_values(self.path):
             if self.layout is not None:
@@ -189,7 +189,7 @@ def read_training_file(
     least: int = 1,
     person: str | None = None,
 ) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
-    """Return features, target and people of at least ``least`` rows; what cannot be read is refused, or ``ignored``."""
+    """Return features, target and people of a file of at least ``least`` rows; refuse what is unread, or ignore it."""
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
     table = open_table_file(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
     rows, target = _encode_training_file(table, schema, labels, kind, ignored, table_file_format(path) == "parquet")
@@ -223,7 +223,7 @@ def _encode_training_file(
 
 
 def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarray:
-    """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
+    """Return a file's identifiers of people, None where one is missing; a type that names nobody is refused."""
     from dpconvex.inputs.cells import read_identifier_cells
 
     kind = column.dtype
@@ -236,7 +236,7 @@ def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarra
 
 
 def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
-    """Return the rows of ``X``; rows that a missing value makes invalid hold NaN, or are refused."""
+    """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are refused."""
     from dpconvex.inputs.cells import read_cells
     from dpconvex.inputs.column_encoding import encode_columns, encoded_array, invalid_encoded_columns
 
@@ -263,7 +263,7 @@ def _comma_hint(file: csv_reader.CSVFormat) -> str:
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
-    """Raise if a column's declared type cannot hold what the schema says; a column of missing values has none."""
+    """Raise if the file's type of a column cannot hold what the schema says; a column of missing values has none."""
     for column in schema.columns:
         kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
@@ -274,7 +274,7 @@ def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
 
 
 def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> np.ndarray:
-    """Return a target as finite floats, or raise; with ``ignored`` everything else is NaN."""
+    """Return the target column of a file as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
@@ -433,7 +433,7 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
 
 
 def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
-    """Return runs of row groups of about `rows` rows, and the length of the longest run."""
+    """Return runs of a Parquet file's row groups of about `rows` rows, and the length of the longest run."""
     from pyarrow import parquet
 
     with hide_file_values(path):
@@ -450,7 +450,7 @@ def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
 
 
 def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list[FilePiece]:
-    """Return pieces of about `size` bytes that end with a line."""
+    """Return pieces of a CSV file of about `size` bytes that end with a line."""
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:
@@ -486,7 +486,7 @@ def _has_whole_labels(piece: FilePiece, target: str) -> bool:
 def read_file_partitions(
     pieces: Sequence[FilePiece], schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
 ) -> tuple[dd.DataFrame, dd.Series]:
-    """Return features and target of all pieces for Dask; where the kind of labels is not known, all are read for it."""
+    """Return features and target of a file's pieces for Dask; all are read where the kind of labels is not known."""
     if labels and kind is None:
         has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
         assert schema.target is not None
@@ -522,7 +522,7 @@ def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
 
 
 def file_memory_limit(text: str | None) -> int:
-    """Return a memory limit in bytes, half of the machine's memory by default."""
+    """Return how many bytes of a file may be in memory, half of the machine's by default."""
     if text is None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     from dask.utils import parse_bytes

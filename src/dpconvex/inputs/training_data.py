@@ -150,7 +150,7 @@ def _read_training_partitions(
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
-    """Return X, read by the model's schema if it has one, and checked against the columns of the fit or noted anew."""
+    """Return the data X, read by the model's schema if it has one, with the columns of the training or new ones."""
     owner = type(estimator).__name__
     schema = getattr(estimator, "schema_", None)
     if isinstance(schema, Schema) and not reset and not is_encoded_data(X, schema):

@@ -98,7 +98,7 @@ class PointwisePiecewiseLinear:
         return PointwisePiecewiseLinear(self.knots, slopes, factor * self.height)
 
     def value(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``c(u)``, as the maximum of its tangents: exact zeros stay exact far from the knots."""
+        """``c(u)`` pointwise, as the maximum of its tangents: exact zeros stay exact far from the knots."""
         distance = u - self.knots[0]
         value = np.maximum(self.slopes[0] * distance, self.slopes[1] * distance)
         if self.height:

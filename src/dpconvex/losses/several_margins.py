@@ -128,7 +128,7 @@ class ProportionalOdds(SeveralMarginLoss):
         return self.margins + 1
 
     def slopes(self, y: Array, z: Array) -> Array:
-        """``(1[y = j + 1] - 1[y = j]) f(z_j) / P(y)``."""
+        """``(1[y = j + 1] - 1[y = j]) f(z_j) / P(y)``, the slope in each of several margins."""
         own, end = self._is_outcome(y, self.outcomes), np.full((1, z.shape[1]), np.inf)
         low, high = np.concatenate([-end, z]), np.concatenate([z, end])
         # Shares of levels next to 1 would cancel: what is left to 1 is compared there.

@@ -265,7 +265,7 @@ class PiecewiseLinear(VectorLoss):
 
     @cached_property
     def pieces(self) -> CentredAffinePieces:
-        """The pieces around the centre that makes the directions nearest to orthonormal."""
+        """The vector loss's pieces around the centre that makes the directions nearest to orthonormal."""
         slopes = self._slopes
         # Any centre will do; with many pieces, looking for the best one costs more than it gains.
         own = slopes if len(slopes) <= _MOST_CENTRES else ()
@@ -302,7 +302,7 @@ class PiecewiseLinear(VectorLoss):
         return np.asarray(self._slopes[self._heights(u).argmax(axis=1)])
 
     def _heights(self, u: Array) -> Array:
-        """``<a_p, u> + b_p`` of every row and piece."""
+        """``<a_p, u> + b_p`` of every vector u and piece."""
         # One product after the other: which piece is the highest must not depend on how many rows there are, as the
         # rounding of a product of matrices does.
         heights = np.tile(self._offsets, (len(u), 1))

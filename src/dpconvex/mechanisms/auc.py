@@ -263,7 +263,7 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
     name: ClassVar[str] = "auc-objective"
 
     def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
-        """Bring rows to a unit in which no two are further apart than 2.
+        """Bring the rows of AUC pairs to a unit in which no two are further apart than 2.
 
         The unit is the released median norm, to which rows are clipped, if that at least halves the noise. Otherwise it
         is half the public distance: clipped rows lose what tells a rare class of long rows from the others.

@@ -213,7 +213,7 @@ class NoisySGD(PrivateMechanism):
     name: ClassVar[str] = "sgd"
 
     def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> Facts:
-        """Return the public parameters of a run, all chosen."""
+        """Return the public parameters of a run of DP-SGD, all chosen."""
         budget = _check_sgd_guarantee(guarantee)
         epsilon, delta = budget.epsilon_bound, budget.delta_bound
         size = check_count("batch_size", "NoisySGD", self.batch_size, most=bounds.n_samples)
@@ -252,7 +252,7 @@ class NoisySGD(PrivateMechanism):
     def certify(
         self, bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
-        """Derive the certificate from public facts; published noise is certified for what it truly gives."""
+        """Derive the certificate of DP-SGD from public facts; published noise is certified for what it truly gives."""
         parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
         settings = parameters["sgd"]
         if settings["noise"] == "published":

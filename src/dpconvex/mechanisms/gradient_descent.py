@@ -148,7 +148,7 @@ class NoisyGradientDescent(PrivateMechanism):
         self, bandwidth: float | None = None, kernel: Kernel | None = None, levels: Sequence[float] = (),
         targets: int = 1,
     ) -> Facts:  # fmt: skip
-        """Return the public parameters of a run.
+        """Return the public parameters of a run of gradient descent.
 
         ``bandwidth`` is in mapped units, None to find one; ``kernel`` is logistic by default. ``levels`` are those of
         several quantiles in one run, of one target or of one target each.
@@ -184,7 +184,7 @@ class NoisyGradientDescent(PrivateMechanism):
     def certify(
         self, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
-        """Derive the certificate from public facts."""
+        """Derive the certificate of noisy gradient descent from public facts."""
         if not self.plain:
             return super().certify(bounds, guarantee, parameters, seeded)
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
@@ -194,7 +194,7 @@ class NoisyGradientDescent(PrivateMechanism):
         return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
 
     def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return private coefficients; what was released on the way goes into ``record``."""
+        """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
         several = certificate.parameters["gradient"].get("targets", 1) > 1
         targets = cast(MultiTargetEmpiricalObjective, objective).targets if several else [objective.rows]
         rows = PrivateRows(targets, certificate, noise)
@@ -286,7 +286,7 @@ class StructuredGradientDescent(PrivateMechanism):
     def _run(
         self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        """Return the mean of the later iterates: its noise is that of one release, whatever the number of steps."""
+        """Return the mean of the descent's later iterates: its noise is that of one release, whatever the steps."""
         steps, rate = _check_descent_steps(certificate.parameters["descent"])
         rows, bounds = PrivateMatrices(objective, certificate, noise), certificate.bounds
 

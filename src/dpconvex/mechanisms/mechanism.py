@@ -35,7 +35,7 @@ class Mechanism(Protocol):
     def release(
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> Array:
-        """Return private coefficients of ``objective`` with the certificate's noise.
+        """Run the mechanism: return private coefficients of ``objective`` with the certificate's noise.
 
         ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy; ``record``
         takes what is released on the way.

@@ -59,7 +59,7 @@ class Phased(PrivateMechanism):
         raise NotImplementedError
 
     def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
-        """Return the public parameters of a run, all chosen."""
+        """Return the public parameters of a phased run, all chosen."""
         owner = type(self).__name__
         most = int(math.log2(bounds.n_samples)) if bounds.n_samples > 1 else 0
         if most < 1:

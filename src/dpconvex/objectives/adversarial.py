@@ -114,7 +114,7 @@ class AdversarialObjective(AdversarialRowsObjective):
     loss_kind = "margin"
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, c' in the margin z."""
+        """Adversarial F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.loss
         taken, slope, _ = self._adversary(theta)
 
@@ -128,7 +128,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         return self._value(value / self.divisor, theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian ``(1/N) sum_i w_i [c''_i v_i v_i^T - c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
+        """Adversarial Hessian ``(1/N) sum w [c'' v v^T - c' y radius M''] + alpha I``, ``v = x~ - y radius M'``."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.loss
         taken, slope, bend = self._adversary(theta)
 
@@ -143,7 +143,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         return self._hessian((second - pull * bend) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the adversarial `gradient` at theta.
 
         As in `EmpiricalObjective.rounding_allowance`, with the adversary's share of a margin, at most
         ``reach ||theta||``, computed within ``dim + 10`` roundings of its size, and its part of the gradient within
@@ -159,7 +159,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._turning_error(size)
 
     def _turning_error(self, size: float) -> float:
-        """Bound what rounding in products ``v . c`` of a hull adds to the gradient: M' turns by ``g^2 / width``.
+        """Bound what rounding of an adversary's hull products ``v . c`` adds: M' turns by ``g^2 / width``.
 
         The other sets' gradients are quotients, computed within a few roundings of themselves.
         """
@@ -171,7 +171,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         return 1.01 * UNIT * (self.dim + 20) * pull * self._support_length**2 / self.width * size
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
+        """Return the adversarial gradient at ``theta + offset`` to twice the digits, and a bound on its error.
 
         What the adversary takes is computed with 60 decimal digits; the rest is as in
         `EmpiricalObjective.refined_gradient`.
@@ -202,7 +202,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         return gradient, error + self._turning_error(size + moved)
 
     def _taken(self, theta: Array, shift: Array) -> tuple[float, float]:
-        """Return ``radius M(theta + shift)`` as an unevaluated sum of two floats."""
+        """Return what the adversary takes, ``radius M(theta + shift)``, as an unevaluated sum of two floats."""
         with localcontext() as context:
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
@@ -256,7 +256,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         return adversarial_loss_minimiser(cast(PointwiseLoss, self.loss))
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient, in one pass."""
+        """Return the adversarial risk of residuals and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         wide, slope, _ = self._adversary(theta)
 
@@ -270,7 +270,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         return self._value(value / self.divisor, theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        r"""Hessian of F.
+        r"""Hessian of the adversarial risk of residuals.
 
         Of a record: ``p up'' m m^T + (1 - p) down'' k k^T + (a + b) radius M'' + p (1 - p) e e^T / width`` with
         ``m = x~ - radius M'``, ``k = x~ + radius M'`` and ``e = (up' - down') x~ - (up' + down') radius M'``.
@@ -296,7 +296,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         return self._hessian((second + pull * bend) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the adversarial `gradient` at theta.
 
         As in `AdversarialObjective.rounding_allowance` with targets of size at most 1; the softmax weight turns with
         the two values over the width, which adds to the curvature ``lipschitz^2 / width``, and errs by the roundings
@@ -318,7 +318,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
     def _sides(
         self, y: Array, z: Array, wide: float
     ) -> tuple[Array, Array, Array, Array, Array, tuple[Array, Array, Array, Array]]:
-        """Return up, down, a, b, p, and the slopes and curvatures of up and down."""
+        """Return losses of residuals that the adversary moves up and down, a, b, p, and their slopes and curvatures."""
         residual = np.clip(y, -1.0, 1.0) - z
         high = np.maximum(residual + wide, self._least)
         low = np.minimum(residual - wide, self._least)
@@ -431,7 +431,7 @@ class CostlyAdversaryObjective(RowObjective):
         return {**self._facts("mean of losses of rows moved at a cost"), "cost": self.cost}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """G and its gradient, in one pass."""
+        """Return the risk G against an adversary who pays, and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
@@ -446,7 +446,7 @@ class CostlyAdversaryObjective(RowObjective):
         return self._value(value / self.divisor, theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of G."""
+        """Hessian of the risk G against an adversary who pays."""
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
@@ -466,7 +466,7 @@ class CostlyAdversaryObjective(RowObjective):
         return self._hessian((second + np.diag(diagonal)) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient`; infinite beyond the ball of minimisers.
+        """Bound the floating-point error of the adversarial `gradient`; infinite beyond the ball of minimisers.
 
         A margin ``u`` solves ``u - c'(u) k = m`` with slope at least 1/2, so errors of m and of the equation's terms
         are at most doubled; the rest is as in `EmpiricalObjective.rounding_allowance`.
@@ -485,7 +485,7 @@ class CostlyAdversaryObjective(RowObjective):
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
 
     def saddle(self) -> SaddleProblem:
-        r"""Return the saddle problem ``min_theta max_v`` itself, for :class:`dpconvex.solvers.MinimaxProximalPoint`.
+        r"""Return the adversary's saddle problem ``min_theta max_v``, for `dpconvex.solvers.MinimaxProximalPoint`.
 
         The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
         Hessian have the same scale. Rows are kept in memory.
@@ -525,7 +525,7 @@ class CostlyAdversaryObjective(RowObjective):
         return moved, min(float(moved @ moved) / self.cost, 0.9 / self.loss.smoothness)
 
     def _worst_margin(self, m: Array, k: float) -> Array:
-        """Solve ``u - c'(u) k = m`` by Newton's method kept within ``[m - slope k, m]``."""
+        """Return the margin that a paying adversary leaves: solve ``u - c'(u) k = m`` within ``[m - slope k, m]``."""
         low, high = m - self.loss.lipschitz * k, m.copy()
         u = m + k * self.loss.gradient(1.0, m)
         for _ in range(_NEWTON_STEPS):

@@ -101,7 +101,7 @@ def exact_adversary_support(
 
 
 def check_support(support: Support, size: int, length: float, curvature: float) -> None:
-    """Try a smooth support function of one's own on public directions; raise where it contradicts what is declared.
+    """Try the support function of an adversary's own set on public directions; raise where it contradicts itself.
 
     At 64 fixed directions c, short and long: numbers are finite; ``M(0) = 0``; ``M(-c) = M(c) >= 0``; ``M(2c) >= 2
     M(c)`` with equality in the long run (the support function itself is positively homogeneous); the midpoint of two

@@ -134,7 +134,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return other
 
     def smoothed(self, width: float) -> EmpiricalObjective:
-        """Return the objective with the loss averaged over margins in ``z ± width``.
+        """Return the empirical objective with the loss averaged over margins in ``z ± width``.
 
         Its curvature sees every kink within `width`: a warm start for Newton's method.
         """
@@ -168,7 +168,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return (self._value(value / self.divisor, theta), self._gradient(gradient / self.divisor, theta))
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
+        """Hessian of the empirical risk, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.loss
 
         @takes_sparse_blocks
@@ -179,7 +179,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
-        """Diagonal of the Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
+        """Diagonal of the empirical Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.loss
 
         def part(block: Array, y: Array, w: Array) -> Sums:
@@ -189,7 +189,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return np.asarray(self.rows.sum(part)[0] / self.divisor + self.alpha)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the empirical `gradient` at theta.
 
         With u = 2^-53 and the mapped rows taken as exact:
 
@@ -223,7 +223,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Gradient at ``theta + offset`` with margins and sums to twice the digits, and a bound on its error's norm.
+        """Return the empirical gradient at ``theta + offset`` to twice the digits, and a bound on its error's norm.
 
         The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which matters when the
         bandwidth is tiny against the targets, and the sum is rounded once, which matters when there are far more rows

@@ -154,7 +154,7 @@ class RidgeObjective:
     def _refined_point(
         self, theta: npt.ArrayLike, offset: npt.ArrayLike | None
     ) -> tuple[Array, Array, float, float, float]:
-        """Return theta and offset as arrays, their norms, and the error of refined margins of a row of norm 1."""
+        """Return the objective's theta and offset as arrays, their norms, and the error of margins of unit rows."""
         theta = np.asarray(theta, dtype=np.float64)
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
         size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
@@ -368,7 +368,7 @@ class OwnObjective(RidgeObjective):
         return self._value(value, theta), self._gradient(np.asarray(gradient, dtype=np.float64), theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of F."""
+        """Hessian of an objective of one's own."""
         theta = np.asarray(theta, dtype=np.float64)
         if self._curve is not None:
             return self._hessian(np.array(self._curve(theta), dtype=np.float64))

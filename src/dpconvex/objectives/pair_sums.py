@@ -105,7 +105,7 @@ class PairCellMoments:
 
     @classmethod
     def of(cls, scores: Array) -> PairCellMoments:
-        """Collect scores."""
+        """Collect scores in cells, of whose moments sums over pairs are made."""
         empty = np.empty(0), np.empty((0, NODES))
         if scores.size == 0:
             return cls(*empty)

@@ -232,7 +232,7 @@ class PairwiseObjective(LinearTermObjective):
         return combine_pairwise_rows(self.positives, ahead) - combine_pairwise_rows(self.negatives, behind)
 
     def hessian(self, w: npt.ArrayLike) -> Array:
-        """Hessian of F; its accuracy decides about speed only."""
+        """Hessian of the pairwise objective; its accuracy decides about speed only."""
         w = np.asarray(w, dtype=np.float64)
         s, t = self._scores(w)
         hessian = np.zeros((self.dim, self.dim))
@@ -245,7 +245,7 @@ class PairwiseObjective(LinearTermObjective):
         return self._hessian(hessian)
 
     def _curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
+        """Return row and column sums of the pairwise ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
             parts = pair_sums.logistic_pair_cross(s, self.positives, t, self.negatives)
@@ -276,7 +276,7 @@ class PairwiseObjective(LinearTermObjective):
         return ahead, behind, cross
 
     def rounding_allowance(self, w: npt.ArrayLike) -> float:
-        """Bound the norm of the error of `gradient` at w: scores, pair sums and additions.
+        """Bound the norm of the error of the pairwise `gradient` at w: scores, pair sums and additions.
 
         Scores are off by at most ``u (d + 4) U ||w||`` each, so slopes by ``2 loss.smoothness`` times that; pair sums
         have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows. Running sums of
@@ -364,7 +364,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return int(ahead), int(behind)
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
+        """Add ``function(block, y, w)`` over blocks of the pairs' rows, labels +1 and -1 and weights of 1."""
         changed = _compose_pairwise_changes(self._changes)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
@@ -380,7 +380,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return np.concatenate([side for part in self._numbers(function) for side in part])
 
     def _numbers(self, function: RowChange) -> Iterator[Sums]:
-        """Yield one number per row of both classes, partition after partition."""
+        """Yield one number for every row of the pairwise objective's two classes, partition after partition."""
         number = _compose_pairwise_changes((*self._changes, function))
 
         def by_class(rows: MemoryRows) -> tuple[Array, Array]:
@@ -418,7 +418,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return self._samples[self._changes].hessian(w)
 
     def _cells(self, w: Array) -> tuple[PairCellMoments, PairCellMoments] | None:
-        """Return the tables of both classes' scores, remembered for the last w, or None where the scores must do."""
+        """Return tables of both classes' pairwise scores, remembered for the last w, or None where scores must do."""
         if self.loss.piecewise_quadratic is not None:
             return None
         if self._last is None or not np.array_equal(self._last[0], w):
@@ -443,6 +443,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
 
     def _data_gradient(self, w: Array) -> Array:
+        """Return the pairwise gradient without penalty, from tables of scores where there are some."""
         cells = self._cells(w)
         changed = _compose_pairwise_changes(self._changes)
         if cells is not None:

@@ -70,7 +70,7 @@ class RiskMeasureObjective(RowObjective):
         return float(np.max(self.loss.value(np.array([1.0, -1.0]), np.zeros(2))))
 
     def _sum_records(self, theta: Array, part: RecordPart) -> Any:
-        """Sum ``part(block, targets, weights of losses, margins, weights outside of losses)`` over rows."""
+        """Sum ``part(block, targets, weights, margins, weights outside of losses)`` for a risk measure over rows."""
         people = self.rows.has_people
 
         @takes_sparse_blocks
@@ -179,7 +179,7 @@ class TiltedObjective(RiskMeasureObjective):
         return {**self._facts("tilted mean of losses"), **own}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient, in one pass."""
+        """Return the tilted risk and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         sums = self._sum(theta)
         gradient, loss = sums.means
@@ -191,7 +191,7 @@ class TiltedObjective(RiskMeasureObjective):
         return value, self._gradient(gradient + push, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of F."""
+        """Hessian of the tilted risk."""
         theta = np.asarray(theta, dtype=np.float64)
         gradient, _, second = self._sum(theta, with_hessian=True).means
         second = self._hessian(second - self.tilt * np.outer(gradient, gradient))
@@ -202,7 +202,7 @@ class TiltedObjective(RiskMeasureObjective):
         return second
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the tilted risk's `gradient` at theta.
 
         Margins and slopes err as in `EmpiricalObjective.rounding_allowance`, with targets of size at most 1. An
         exponent ``a = t w loss`` then errs by at most ``t w lipschitz e`` for the margin's error ``e``, plus 16
@@ -282,7 +282,7 @@ class WorstShareObjective(RiskMeasureObjective):
         return {**self._facts("mean of the worst losses"), "share": self.share, "width": self.width}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient: passes that find the threshold, and one that sums."""
+        """Return the risk of the worst share and its gradient: passes that find the threshold, and one that sums."""
         theta = np.asarray(theta, dtype=np.float64)
         threshold, width = self.threshold(theta), self.width
 
@@ -295,7 +295,7 @@ class WorstShareObjective(RiskMeasureObjective):
         return self._value(data, theta), self._gradient(gradient / self._worst, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of F."""
+        """Hessian of the risk of the worst share."""
         theta = np.asarray(theta, dtype=np.float64)
         threshold, width, loss = self.threshold(theta), self.width, self.loss
 
@@ -311,7 +311,7 @@ class WorstShareObjective(RiskMeasureObjective):
         return self._hessian(second / self._worst)
 
     def threshold(self, theta: npt.ArrayLike) -> float:
-        """Return the best t: the root of ``sum_i s'(l_i - t) = k``, or 0 where the losses are too few or too small.
+        """Return the risk's best threshold: the root of ``sum_i s'(l_i - t) = k``, or 0 if losses are few or small.
 
         At ``t = T + width log(n / k)``, T at least the largest loss, every weight is at most ``k / n``.
         """
@@ -335,7 +335,7 @@ class WorstShareObjective(RiskMeasureObjective):
         return t
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the worst share's risk `gradient` at theta.
 
         Margins, slopes and losses err as in `TiltedObjective.rounding_allowance`. A weight turns by its part
         ``e / width`` with an error e of its loss, and so do all weights together at a fixed threshold. An error of the
@@ -354,7 +354,7 @@ class WorstShareObjective(RiskMeasureObjective):
         return float(1.01 * UNIT * roundings)
 
     def _sum(self, theta: Array, threshold: float, part: Callable[[Array, Array, Array, Array], Sums]) -> Any:
-        """Sum ``part(block, slopes, (l - t) / width, weights outside of losses)`` over rows."""
+        """Sum ``part(block, slopes, (l - t) / width, weights outside of losses)`` for the worst share's risk."""
         loss, width = self.loss, self.width
 
         def whole(block: Array, y: Array, w: Array, z: Array, v: Array) -> Sums:

@@ -175,7 +175,7 @@ class StructuredRecords:
             self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
     def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
-        """Find the factors that shorten some rows of every record to a norm, times labels for the row of a link."""
+        """Find the factors that shorten some rows of every structured record to a norm, times labels of a link."""
         norms = structured_spectral_norms(self._given[:, rows])
         if labels is not None:
             norms = np.where(labels == 0, 0.0, norms) * np.abs(labels)  # a norm may be infinite
@@ -185,7 +185,7 @@ class StructuredRecords:
             self._factors.append((rows, factors))
 
     def scaled(self, part: slice | npt.NDArray[np.integer]) -> Array:
-        """Return the scaled matrices of some records, shape (records, m, d), not to be changed.
+        """Return the scaled matrices of some structured records, shape (records, m, d), not to be changed.
 
         They are scaled whenever they are read: no second array of all matrices is made.
         """
@@ -222,7 +222,7 @@ class StructuredRecords:
         return found
 
     def combine(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
-        """``sum_i A_i^T slopes(u_i)`` of residuals u, block by block."""
+        """``sum_i A_i^T slopes(u_i)`` of structured residuals u, block by block."""
 
         def parts() -> Iterator[tuple[Array]]:
             for _, rows, targets, level in self.blocks():
@@ -347,7 +347,7 @@ class StructuredObjective(LinearTermObjective):
         return float(np.abs(self.records.residuals(theta)).mean()) if self.n_rows else 0.0
 
     def value(self, theta: npt.ArrayLike) -> float:
-        """F(theta)."""
+        """Value F(theta) of the structured objective."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.own_loss
         parts = (
             (loss.value(_stacked_residuals(rows, targets, theta), level).sum(),)
@@ -368,7 +368,7 @@ class StructuredObjective(LinearTermObjective):
         return total if norm is None else total + self.n_rows * norm.gradient(theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
-        """Gradient ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
+        """Gradient of the structured objective, ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
         self._seen = None
         if self.n_rows * self.records.outputs**2 > _REMEMBERED:
@@ -390,7 +390,7 @@ class StructuredObjective(LinearTermObjective):
         return self.value(theta), self.gradient(theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
+        """Hessian of the structured objective, ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         seen = self._seen[1] if self._seen and self._seen[0] == theta.tobytes() else None
         norm, loss = self._norm, self.own_loss
@@ -407,7 +407,7 @@ class StructuredObjective(LinearTermObjective):
         return self._hessian(0.5 * (hessian + hessian.T))
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the error of `gradient` at theta: roundings, and the loss's quadrature rule.
+        """Bound the error of the structured `gradient` at theta: roundings, and the loss's quadrature rule.
 
         With u = 2^-53: a residual is off by at most ``u ((d + 10) ||a|| ||theta|| + 4 |y|)``, which moves the loss's
         gradient by its curvature times that; evaluating the gradient adds 64 u of its bound and ``gradient_error``;
@@ -425,7 +425,7 @@ class StructuredObjective(LinearTermObjective):
         return float(1.01 * (errors + UNIT * roundings))
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
+        """Return the structured gradient at ``theta + offset`` to twice the digits, and a bound on its error.
 
         As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
         roundings however many records there are.

@@ -91,7 +91,7 @@ class TopRankObjective(RidgeObjective):
         return {"objective": objective, "loss": self.loss, "alpha": self.alpha, "n_features": self.dim, **own}
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient: a pass for the scores, and one that sums."""
+        """Return the top-rank objective and its gradient: a pass for the scores, and one that sums."""
         theta = np.asarray(theta, dtype=np.float64)
         found = self._level(theta)
         value = float(np.sum(self.loss.value(1.0, found.margins))) / self._count
@@ -106,7 +106,7 @@ class TopRankObjective(RidgeObjective):
         return self._value(value, theta), self._gradient(gradient / self._count, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of F."""
+        """Hessian of the top-rank objective."""
         theta = np.asarray(theta, dtype=np.float64)
         found, width = self._level(theta), self.width
         share = -found.pull / self.top  # not negative
@@ -129,7 +129,7 @@ class TopRankObjective(RidgeObjective):
         return self._hessian(second / self._count)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the floating-point error of `gradient` at theta.
+        """Bound the norm of the floating-point error of the top-rank `gradient` at theta.
 
         Scores err by ``(d + 4) B ||theta||`` roundings, the level by as much and by the search for t; weights of the
         level turn with scores over the width; sums of n terms err by their logarithm (NumPy adds in pairs) or, in
@@ -143,7 +143,7 @@ class TopRankObjective(RidgeObjective):
         return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
 
     def _level(self, theta: Array) -> _TopRankLevel:
-        """Return T with its derivatives, and the margins of positive records."""
+        """Return the top's level T with its derivatives, and the margins of positive records."""
         scores = np.concatenate([z for (z,) in self.rows.each(lambda rows: (rows.predicted(theta).weights,))])
         negative = scores[self._labels < 0]
         t, width, extra = self._threshold(negative), self.width, 2 * self.top
@@ -157,7 +157,7 @@ class TopRankObjective(RidgeObjective):
         return _TopRankLevel(level, t, bend / width, margins, pull)
 
     def _threshold(self, scores: Array) -> float:
-        """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.
+        """Return the threshold t of the top, the root of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.
 
         t is at least 0, where the public records alone weigh K, and at most where all weights are K over their number.
         """

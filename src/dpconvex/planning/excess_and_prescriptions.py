@@ -152,7 +152,7 @@ def rounded_up(value: float) -> float:
 def prescription_noise_stds(
     mechanism: str, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters | None = None
 ) -> tuple[float, float]:
-    """Return the noise per coordinate of the sum of gradients and of the coefficients; infinite where none suffices."""
+    """Return the prescribed noise per coordinate of gradient sum and coefficients; infinite where none suffices."""
     try:
         noise = calibrate(mechanism, bounds, guarantee, parameters or {}).noise
     except ValueError:
@@ -169,7 +169,7 @@ def objective_prescription(
     alpha: float | None = None,
     bandwidth: float | None = None,
 ) -> Prescription:
-    """Return the penalty, bandwidth and level with the smallest predicted risk for objective perturbation.
+    """Prescribe penalty, bandwidth and level of the smallest predicted excess risk for objective perturbation.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def may_be_level(level: float, quantile: float) -> bool:
 def output_prescription(
     quantile: float, bounds: LinearBounds, guarantee: Guarantee, alpha: float | None = None
 ) -> Prescription:
-    """Return the penalty with the smallest predicted risk for output perturbation of the plain pinball loss.
+    """Prescribe the penalty of the smallest predicted excess for output perturbation of the plain pinball loss.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def output_squares_excess(bounds: LinearBounds, guarantee: Guarantee, moment: fl
 def classifier_prescription(
     mechanism: str, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters, alpha: float | None = None
 ) -> Prescription:
-    """Return the penalty of smallest predicted risk for objective or output perturbation of a smooth margin loss."""
+    """Prescribe the penalty of the smallest predicted excess for perturbation of a smooth margin loss."""
     alphas = _CLASSIFIER_ALPHAS if alpha is None else np.array([alpha])
     facts = [replace(bounds, alpha=float(each)) for each in alphas]
     sums, releases = np.array([prescription_noise_stds(mechanism, each, guarantee, parameters) for each in facts]).T

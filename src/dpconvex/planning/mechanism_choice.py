@@ -168,6 +168,7 @@ def _pinball_and_kernel(request: MechanismRequest[LinearBounds]) -> tuple[Pinbal
 def _choose_quantile_objective(
     mechanism: ObjectivePerturbation, request: MechanismRequest[LinearBounds]
 ) -> MechanismChoice:
+    """Choose penalty, bandwidth and level of the objective mechanism for a quantile."""
     loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
@@ -201,7 +202,7 @@ def _choose_descent_mechanism(
 
 
 def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
-    """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
+    """Choose the smoothing of SGD as in Theorem 3.4 of the quantile paper: as little as its mechanism's steps allow."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
@@ -216,7 +217,7 @@ def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBo
 def _choose_quantile_phased(
     mechanism: PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
 ) -> MechanismChoice:
-    """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
+    """Choose as little smoothing as keeps a phased mechanism contractive; certified solutions need none."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     bandwidth = request.bandwidth
@@ -281,7 +282,7 @@ _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
 def contractive_bandwidth(
     kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0, jump: float = 1.0
 ) -> float:
-    """Return the smallest bandwidth at which a gradient step of this size takes no two points further apart.
+    """Choose the smallest bandwidth at which a mechanism's gradient step takes no two points further apart.
 
     ``jump peak curvature_factor / (2 / step_size - alpha)``: the smoothed loss then has curvature
     ``2 / step_size - alpha`` in theta. ``jump`` is the jump of the slope at the kink, 1 for the pinball loss.
@@ -341,6 +342,7 @@ def choose_structured_mechanism(
 def _choose_structured_minimiser(
     mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[StructuredBounds]
 ) -> MechanismChoice:
+    """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
@@ -357,6 +359,7 @@ def _choose_structured_minimiser(
 def _choose_structured_descent(
     mechanism: StructuredGradientDescent | NoisySGD, request: MechanismRequest[StructuredBounds]
 ) -> MechanismChoice:
+    """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
         rate, predicted = structured_step_size(request.bounds, request.guarantee, mechanism.steps)
@@ -371,7 +374,7 @@ def _choose_structured_descent(
 
 
 def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
-    """Return the smooth pairwise loss that a name or object stands for."""
+    """Choose the smooth pairwise loss that a name or object stands for."""
     named: dict[str, SmoothPairLoss] = {
         "logistic": PairLogistic("2"),
         "natural-logistic": PairLogistic("e"),
@@ -400,7 +403,7 @@ def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Return the penalty of objective and output perturbation.
+    r"""Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser.
 
     ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
     the AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation
@@ -418,7 +421,7 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Return the penalty to add before objective perturbation of pairs can be private at all; 0 where noise suffices.
+    r"""Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices.
 
     It makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure epsilon the ratio at which the Jacobian
     takes half of epsilon, ``d (exp(epsilon / (2 d)) - 1)``: the Delta of Algorithm 2 of the AUC paper, from public

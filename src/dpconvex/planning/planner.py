@@ -94,7 +94,7 @@ class PlannedProblem:
         return LinearBounds(*facts, neighbors=self.neighbors, people=self.people)
 
     def risk(self, mechanism: str) -> float:
-        """Return the predicted excess risk; infinite where the mechanism cannot run."""
+        """Return the excess risk that the planner predicts; infinite where the mechanism cannot run."""
         try:
             if self.task == "logistic":
                 return self._logistic_risk(mechanism)
@@ -108,7 +108,7 @@ class PlannedProblem:
             return math.inf
 
     def forecast(self, mechanism: str, wanted: float | None) -> Forecast:
-        """Return the risk, and the rows for the wanted one by bisection to 2 %."""
+        """Return the planner's forecast: the risk, and the rows for the wanted one by bisection to 2 %."""
         risk = self.risk(mechanism)
         if wanted is None:
             return Forecast(mechanism, risk)
@@ -138,6 +138,7 @@ class PlannedProblem:
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
+        """Return the excess risk that the planner predicts for linear models and rates."""
         bounds, (moment, scales) = self.bounds, self._reference()
         if mechanism in ("objective", "output") and self.task in RATES:
             alpha = prescriptions.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
@@ -154,6 +155,7 @@ class PlannedProblem:
         return self._descent_excess(feature_moment=moment, residual_scales=scales)
 
     def _quantile_excess(self, mechanism: str, level: float) -> Array:
+        """Return the excess risk that the planner predicts for a quantile level."""
         bounds, (moment, scales) = self.bounds, self._reference()
         n, size = bounds.n_samples, bounds.dimension
         if mechanism == "gradient":
@@ -174,6 +176,7 @@ class PlannedProblem:
         return prescriptions.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
 
     def _logistic_risk(self, mechanism: str) -> float:
+        """Return the excess risk that the planner predicts for classifiers."""
         intercept = 1.0 if self.class_rate is None else prescriptions.logistic_excess_intercept(self.class_rate)
         if mechanism == "constant":
             return prescriptions.logistic_constant_excess(intercept)
@@ -241,7 +244,7 @@ class Forecasts(PlannedProblem):
         return self.forecasts[0]
 
     def free_budget(self) -> float | None:
-        """Return the least epsilon, or mu, at which privacy adds no more to the best mechanism's risk than sampling.
+        """Return the least epsilon, or mu, to plan for: privacy adds no more to the best risk than sampling.
 
         "Privacy for free": found within 5 %, None where no budget up to 100 will do.
         """
@@ -283,7 +286,7 @@ def plan(
     wanted: float | None = None,
     mechanisms: Sequence[str] | None = None,
 ) -> Forecasts:
-    """Predict the excess risk of every mechanism, and the rows needed for a wanted one. Sees no data.
+    """Plan a fit: predict every mechanism's excess risk, and the rows needed for a wanted one. Sees no data.
 
     Parameters
     ----------

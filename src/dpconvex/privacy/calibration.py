@@ -37,7 +37,7 @@ def check_neighbors(neighbors: str, owner: str) -> str:
 
 
 def smallest_safe_scale(holds: Callable[[float], bool], start: float = 1.0) -> float:
-    """Return a positive ``x`` with ``holds(x)`` true and, for a monotone ``holds``, the smallest one.
+    """Calibrate by bisection: return a positive ``x`` with ``holds(x)``, the smallest one for a monotone ``holds``.
 
     ``holds`` may jump; it should be false near 0 and true for large values. The value returned has been evaluated.
     """
@@ -78,7 +78,7 @@ def _gaussian_mills_difference(low: float, width: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``, for any real epsilon.
+    """Return delta of Gaussian noise with ``mu = sensitivity / std``, by which noise is calibrated, for any epsilon.
 
     ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``. With ``p = epsilon/mu - mu/2`` and
     ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is taken between two Mills ratios, which
@@ -107,7 +107,7 @@ def delta_target(owner: str, epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest standard deviation of Gaussian noise that gives (epsilon, delta)-DP, on the safe side.
+    """Calibrate Gaussian noise: the smallest standard deviation that gives (epsilon, delta)-DP, on the safe side.
 
     ``std = sensitivity / mu`` with ``gaussian_delta(epsilon, mu) = delta`` (the analytic Gaussian mechanism).
 
@@ -129,7 +129,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe side.
+    """Calibrate mu: the largest for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe side.
 
     Examples
     --------

@@ -175,7 +175,7 @@ def compose_certified_pure(terms: Iterable[CertifiedNoise]) -> PureDP:
 
 
 def certified_guarantee_follows(claim: Guarantee, proven: Guarantee) -> bool:
-    """Return whether a guarantee follows from one that was proven, up to the rounding of the proof."""
+    """Return whether a certificate's guarantee follows from one that was proven, up to rounding."""
     if isinstance(claim, GaussianDP):
         return isinstance(proven, GaussianDP) and proven.mu <= claim.mu * _SLACK
     if claim.delta_bound == 0 and isinstance(proven, GaussianDP):
@@ -241,7 +241,7 @@ def _find_certificate_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
 
 
 def check_certified_tails(guarantee: Guarantee, numbers: int) -> None:
-    """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers.
+    """Raise unless a certificate's reserve covers the tails that are never drawn of so many Gaussian numbers.
 
     Beyond an epsilon of 150 nothing covers them: what is drawn then is as close to a distribution with the guarantee
     as the certificate's failure probability says.
@@ -333,7 +333,7 @@ class Certificate(CertifiedPromise):
 
     @property
     def problems(self) -> int:
-        """Number of runs of the mechanism on the same rows: one, or one per class of more than two, unless jointly."""
+        """Number of runs that the certificate covers: one, or one per class of more than two, unless jointly."""
         count = self.parameters.get("problems", 1)
         classes = self.parameters.get("n_classes", 2)
         whole = type(count) is int and type(classes) is int and classes >= 2
@@ -350,7 +350,7 @@ class Certificate(CertifiedPromise):
 
     @property
     def failure_probability(self) -> float | None:
-        """Largest distance of the drawn noise from its ideal distribution; None for noise in floating point.
+        """Largest distance of the certified noise from its ideal distribution; None for noise in floating point.
 
         ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
         event of this probability; calibrations reserve what it adds to a delta: :mod:`dpconvex.privacy.noise`.
@@ -360,7 +360,7 @@ class Certificate(CertifiedPromise):
         return self._released_numbers * FAILURE_PROBABILITY
 
     def for_group(self, size: int) -> Guarantee:
-        """Return what is promised to ``size`` records together, by the sharpest bound that the noise proves.
+        """Return what the certificate promises to ``size`` records together, by the sharpest bound the noise proves.
 
         Releases that are sums plus Gaussian noise move by ``size`` sensitivities: ``size mu`` Gaussian DP. Otherwise
         the generic bound, in which delta grows much faster than epsilon.
@@ -380,7 +380,7 @@ class Certificate(CertifiedPromise):
         return proven.mu if isinstance(proven, GaussianDP) else None
 
     def verify(self) -> None:
-        """Check that the guarantee follows from the stated facts, parameters and noise.
+        """Check the certificate: its guarantee must follow from the stated facts, parameters and noise.
 
         Every sensitivity is computed again from the public facts; the stated noise is composed by the mechanism's
         theorem; more noise than needed is fine. A CertificateError names the first thing that does not hold.
@@ -404,7 +404,7 @@ class Certificate(CertifiedPromise):
         require(intact, "The certificate was edited: its digest does not match its fields.")
 
     def _proof(self) -> CertificateProof:
-        """Return what the stated noise proves, or raise if it is less than the guarantee."""
+        """Return what the certificate's noise proves, or raise if it is less than the guarantee."""
         with refuse_malformed_certificate("The public facts do not support the guarantee"), np.errstate(all="ignore"):
             proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
             enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
@@ -419,7 +419,7 @@ class Certificate(CertifiedPromise):
         return proof
 
     def _check_records(self) -> None:
-        """Raise unless the mechanism's sums carry what the facts say of weights, people and ignored rows."""
+        """Raise unless the certified mechanism's sums carry what the facts say of weights, people and ignored rows."""
         bounds = self.bounds
         plain = bounds.unit == RECORD and not bounds.weighted_rows
         require(
@@ -445,7 +445,7 @@ class Certificate(CertifiedPromise):
     def term(
         self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
     ) -> CertifiedNoise:
-        """Return the stated noise of a release; raise unless it states these facts, or a larger sensitivity."""
+        """Return the certificate's noise of a release; raise unless it states these facts, or a larger sensitivity."""
         stated = self.noise[name]
         facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
@@ -517,7 +517,7 @@ class Certificate(CertifiedPromise):
         return cls(**data)
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows."""
+        """Return the table of the certificate that a notebook shows."""
         facts = {
             "guarantee": repr(self.guarantee),
             "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
@@ -530,7 +530,7 @@ class Certificate(CertifiedPromise):
 
 
 def certified_delta_problem(certificate: Certificate) -> str | None:
-    """Return what is wrong with a delta above ``1 / n``, or None."""
+    """Return what is wrong with a certificate's delta above ``1 / n``, or None."""
     guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
     if not isinstance(guarantee, ApproxDP) or guarantee.delta_bound * rows <= 1:
         return None
@@ -546,7 +546,7 @@ def finds_column_scales(certificate: Certificate) -> bool:
 
 
 def certified_columns_problem(certificate: Certificate) -> str | None:
-    """Return what is wrong with columns without public bounds, or None."""
+    """Return what is wrong with a certificate of columns without public bounds, or None."""
     if certificate.parameters.get("feature_bounds", ()) is not None or finds_column_scales(certificate):
         return None
     return (

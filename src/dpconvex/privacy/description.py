@@ -71,7 +71,7 @@ def _described_class(name: object) -> type | None:
 
 
 def describe(value: Any) -> Any:
-    """Return a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
+    """Describe a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
     name = type(value).__name__
     if is_dataclass(value) and _described_class(name) is type(value):
         inner = {item.name: describe(getattr(value, item.name)) for item in fields(value) if item.init}

@@ -65,7 +65,7 @@ class _EpsilonDeltaGuarantee(_Guarantee):
     delta_bound: float = 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at which (epsilon, delta)-DP follows from this guarantee."""
+        """Return the smallest delta at which (epsilon, delta)-DP follows from the guarantee."""
         own = self.epsilon_bound
         if epsilon >= own:
             return self.delta_bound
@@ -168,7 +168,7 @@ class GaussianDP(_Guarantee):
         return gaussian_delta(epsilon, self.mu)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows, rounded to the safe side."""
+        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from the guarantee, safely rounded."""
         if not delta > 0:
             return 0.0 if self.mu == 0 else math.inf
         if self.delta(0.0) <= delta:
@@ -225,7 +225,7 @@ def guaranteed_pure_epsilon(guarantee: Guarantee) -> float:
 
 
 def guarantee_per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
-    """Return what each of several releases on the same data may spend: basic composition, or ``mu / sqrt(k)``."""
+    """Return the guarantee that each of several releases may spend: basic composition, or ``mu / sqrt(k)``."""
     if problems == 1:
         return guarantee
     if isinstance(guarantee, GaussianDP):
@@ -236,7 +236,7 @@ def guarantee_per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
 
 
 def compose_guarantee(proven: Guarantee, problems: int) -> Guarantee:
-    """Return what several runs on the same data give together: ``mu sqrt(k)``, or ``k epsilon``."""
+    """Return the guarantee of several runs on the same data together: ``mu sqrt(k)``, or ``k epsilon``."""
     if isinstance(proven, GaussianDP):
         return GaussianDP(proven.mu * math.sqrt(problems))
     if isinstance(proven, PureDP):
@@ -246,7 +246,7 @@ def compose_guarantee(proven: Guarantee, problems: int) -> Guarantee:
 
 
 def group_guarantee(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
-    r"""Return what is promised to ``size`` records together, by a promise to one and what the noise proves for one.
+    r"""Return the guarantee to ``size`` records together, by that to one and what the noise proves for one.
 
     Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
     1))``, or the profile of ``k mu`` at ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
@@ -270,7 +270,7 @@ def group_guarantee(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee
 
 
 def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: str = "best") -> float:
-    r"""Return an upper bound on the total epsilon, at ``delta``, of releases on the same data.
+    r"""Return an upper bound on epsilon, at ``delta``, of the composed guarantees of releases on the same data.
 
     With ``E = sum epsilon_i``, ``D = sum delta_i`` and ``mu^2 = sum mu_i^2``, the smaller of two bounds. *Sums*:
     ``E + epsilon_G(mu, delta - D)``, where ``epsilon_G`` is the exact profile of mu-GDP. *Privacy loss distribution*:

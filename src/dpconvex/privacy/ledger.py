@@ -52,7 +52,7 @@ class LedgerEntry:
 
     @classmethod
     def from_record(cls, number: int, record: Facts) -> LedgerEntry:
-        """Return the charge that a record of the file states; raise where it states none."""
+        """Return the charge that a record of the ledger states; raise where it states none."""
         values = {item.name: record[item.name] for item in fields(cls) if item.name != "number"}
         for name in ("time", "dataset", "description", "mechanism", "neighbors"):
             if not isinstance(values[name], str):
@@ -171,7 +171,7 @@ class Ledger:
         neighbors: str = "replace_one",
         unit: str = RECORD,
     ) -> LedgerEntry:
-        """Record the cost of a release, durably, or raise; call it before noise is drawn.
+        """Record the cost of a release in the ledger, durably, or raise; call it before noise is drawn.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class Ledger:
         return totals.charged(totals.cost(guarantee, mu), "replace_one").within_budget()
 
     def spent(self, delta: float | None = None) -> float:
-        """Return the total epsilon so far at ``delta`` (the budget's by default, 1e-6 for a budget in mu).
+        """Return the ledger's total epsilon so far at ``delta`` (the budget's by default, 1e-6 for a budget in mu).
 
         It holds for charges that were planned beforehand. If they were chosen in view of results, what is certain is
         the budget: a total that is read off at a moment chosen in view of results may be larger than it says.

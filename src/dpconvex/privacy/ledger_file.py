@@ -84,7 +84,7 @@ class LedgerFile:
         self.seen = seen
 
     def create(self, record: Facts) -> None:
-        """Write a new file beside its place and link it in, so that it is never seen half made; another one stays."""
+        """Create the ledger's file beside its place and link it in, never seen half made; another one stays."""
         folder, name = os.path.split(self.path)
         draft = ""
         try:
@@ -110,6 +110,7 @@ class LedgerFile:
                 os.unlink(draft)
 
     def _write_draft(self, draft: str, record: Facts) -> None:
+        """Write a new ledger file with its first record, before it gets its name."""
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
             # One file and no side files at rest: a write-ahead log could be left behind by a copy.
@@ -132,7 +133,7 @@ class LedgerFile:
 
     @contextmanager
     def append(self) -> Iterator[LedgerFileSnapshot]:
-        """Hold the write lock over a block that gets the newest state.
+        """Hold the write lock of the ledger's file over a block that gets the newest state.
 
         What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
         the block leaves the file as it was.
@@ -149,7 +150,7 @@ class LedgerFile:
             self.seen = (snapshot.number, snapshot.digest)
 
     def verify(self, expected: tuple[int, str] | None = None) -> tuple[LedgerFileSnapshot, list[Facts]]:
-        """Return the newest state and all records after checking every link and total, and that it has ``expected``."""
+        """Return the ledger file's newest state and all records after checking every link, total and ``expected``."""
         with self._open() as connection, _ledger_file_transaction(connection, "DEFERRED"):
             newest = self._newest(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
@@ -179,6 +180,7 @@ class LedgerFile:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """Connect to the database in the ledger's file; errors say what they mean for the ledger."""
         try:
             if os.path.getsize(self.path) == 0:
                 # SQLite takes an empty file for a new database.
@@ -199,7 +201,7 @@ class LedgerFile:
             raise LedgerError(f"The ledger at '{self.path}' cannot be read: {error}.") from error
 
     def _newest(self, connection: sqlite3.Connection) -> LedgerFileSnapshot:
-        """Return the newest state, as far as a constant number of rows can tell."""
+        """Return the newest state of the ledger's file, as far as a constant number of rows can tell."""
         # Taken before the file is read: another thread may append and move it meanwhile.
         seen = self.seen
         self._check_header(connection)

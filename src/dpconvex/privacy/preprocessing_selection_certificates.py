@@ -235,7 +235,7 @@ class SelectionCertificate(CertifiedPromise):
 
     @property
     def theorem(self) -> str:
-        """Why the total holds."""
+        """Why the selection's total holds."""
         apart = f"training and validation rows are disjoint, {self.neighbors.replace('_', '-')}"
         if self.strategy == "repeat":
             law = f"a geometric number of runs, mean {self.mean_repeats:g}"
@@ -302,7 +302,7 @@ class SelectionCertificate(CertifiedPromise):
         )
 
     def _composes(self) -> tuple[bool, bool]:
-        """Return whether all fits together, and the exponential mechanism, each keep the guarantee."""
+        """Return whether all fits of a selection, and the exponential mechanism, each keep the guarantee."""
         require(self.mean_repeats == self.candidates, "The selection's 'mean_repeats' must be its 'candidates'.")
         each = self.per_fit
         if isinstance(self.guarantee, GaussianDP) and isinstance(each, PureDP):
@@ -311,7 +311,7 @@ class SelectionCertificate(CertifiedPromise):
         return fits, self.noise["epsilon"] <= guaranteed_pure_epsilon(self.guarantee) * _PLATFORM
 
     def _repeats(self) -> tuple[bool, bool]:
-        """Return whether repeating keeps the guarantee with runs of ``per_fit``, and the score's noise keeps that."""
+        """Return whether repeated selection keeps the guarantee with runs of ``per_fit``, and the score's noise too."""
         total, each = self.guarantee, self.per_fit
         if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):
             raise CertificateError("Repeated selection turns Gaussian DP into (epsilon, delta)-DP.")

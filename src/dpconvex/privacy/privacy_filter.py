@@ -155,6 +155,7 @@ class PrivacyFilter:
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 
     def _possible_costs(self, guarantee: Guarantee, mu: float | None) -> list[FilterCost]:
+        """Return the costs by which the filter may count a release: as stated, and by its mu."""
         if isinstance(guarantee, GaussianDP):
             stated = FilterCost(epsilon=math.inf) if guarantee.mu > 0 else FilterCost()
             mu = guarantee.mu if mu is None else min(mu, guarantee.mu)
@@ -201,7 +202,7 @@ class PrivacyFilter:
         return (self.epsilon or 0.0) - self.spent_epsilon[0], (self.delta or 0.0) - self.spent_delta[0]
 
     def within_budget(self) -> bool:
-        """Return whether the charges so far keep the budget."""
+        """Return whether the charges that the filter has seen keep the budget."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:
             return squared <= self.mu * self.mu * (1 + ROUNDING)
@@ -246,7 +247,7 @@ class PrivacyFilter:
         return ApproxDP(epsilon, self.delta) if self.delta else PureDP(epsilon)
 
     def remaining(self) -> FilterRemaining:
-        """Return what is left, in words and numbers for people."""
+        """Return what the filter has left, in words and numbers for people."""
         return FilterRemaining(
             *self._left(),
             spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
@@ -257,7 +258,7 @@ class PrivacyFilter:
         )
 
     def _left(self) -> tuple[float, float, float]:
-        """Return the epsilon and delta that are left, and the mu."""
+        """Return the epsilon and delta that the filter has left, and the mu."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:
             mu = math.sqrt(max(0.0, self.mu * self.mu - squared))

@@ -223,7 +223,7 @@ def subsampled_epsilon(
 
 
 def _loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array, Array, Array]:
-    """Return ``g(a)``, ``-g'(a)`` and the density ``g''(a) da/dx`` of a step's losses at ``a = e^{mu x - mu^2/2}``."""
+    """Return ``g(a)``, ``-g'(a)`` and ``g''(a) da/dx`` of a subsampled step's losses at ``a = e^{mu x - mu^2/2}``."""
     a = np.exp(mu * x - mu * mu / 2)
     if alone == 1:  # g is the plain profile
         return np.maximum(ndtr(mu - x) - a * ndtr(-x), 0.0), ndtr(-x), np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -244,7 +244,7 @@ def _loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array
 def _grid_of_losses(
     neighbors: str, rate: float, mu: float, steps: int, delta: float, alone: float
 ) -> tuple[float, list[tuple[int, Array]], float]:
-    """Return the width of a grid, one law of a step's loss per order of the data sets, and the mass that is left out.
+    """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out.
 
     A law is the first index of the grid and the masses from there on.
     """
@@ -309,7 +309,7 @@ def composed_loss_epsilon(
 
 
 def _convolved_epsilon(first: int, masses: Array, width: float, steps: int, delta: float) -> float:
-    """Return epsilon of T independent losses on a grid, from the index of the first one's mass on."""
+    """Return epsilon of T subsampled steps, independent losses on a grid, from the first one's mass on."""
     index = first + np.arange(masses.size)
 
     def log_moment(tilt: float) -> tuple[float, Array]:

@@ -69,7 +69,7 @@ class ChartAxis:
         return min(max(part, -0.02), 1.02)
 
     def ticks(self) -> list[float]:
-        """Return round values on the axis, at most about eight."""
+        """Return round values on the chart's axis, at most about eight."""
         if self.logarithmic:
             span = math.log10(self.high / self.low)
             steps = (1, 2, 5) if span <= 2.5 else (1,)
@@ -286,7 +286,7 @@ def interval_chart(model: Fitted, most: int) -> str | None:
 
 
 def plot_coefficients(model: Fitted, level: float = LEVEL, ax: Axes | None = None) -> Axes:
-    """Draw the coefficients of a fit with ``inference=True`` and their intervals, and return the axes.
+    """Draw a chart of the coefficients of a fit with ``inference=True`` and their intervals; return the axes.
 
     Parameters
     ----------

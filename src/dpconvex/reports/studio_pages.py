@@ -89,7 +89,7 @@ class StudioFitRequest:
 
     @classmethod
     def parse(cls, sent: Mapping[str, Any]) -> StudioFitRequest:
-        """Return the request that a page sent, or raise ``InputError`` in words for people."""
+        """Return the request that a page of the studio sent, or raise ``InputError`` in words for people."""
         task = sent.get("task")
         if not isinstance(task, str) or task not in TASKS:
             raise InputError(f"The task must be one of {list(TASKS)}.")

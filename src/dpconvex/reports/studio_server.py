@@ -70,7 +70,7 @@ class Studio:
         return f"http://127.0.0.1:{self.port}/#{self.token}"
 
     def app(self) -> Starlette:
-        """Return the application."""
+        """Return the studio's web application, which a server runs."""
         return Starlette(
             routes=[
                 Route("/", self._guarded(self._page, public=True)),

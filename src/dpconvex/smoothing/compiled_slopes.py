@@ -45,7 +45,7 @@ class CompiledSlope(NamedTuple):
 
 
 def compile_slope(loss: Loss) -> CompiledSlope | None:
-    """Return the numbers that :func:`slope` needs for a loss, or None for a class it does not know."""
+    """Return the numbers that the compiled :func:`slope` needs for a loss, or None for a class it does not know."""
     residual, none = loss.kind == "residual", np.zeros(0)
     if isinstance(loss, ConvolvedLoss):
         kernel = _KERNELS.get(type(loss.kernel))

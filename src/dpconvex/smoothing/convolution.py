@@ -100,7 +100,7 @@ class ConvolvedLoss(SmoothedLoss):
 
     @cached_property
     def smoothness(self) -> float:
-        """``sup c_h''``: ``2 w * peak / h`` for one kink, a certified upper bound for several.
+        """``sup c_h''`` of the convolution: ``2 w * peak / h`` for one kink, a certified upper bound for several.
 
         Between two neighbouring knots the terms of the knots on the left decrease and those on the
         right increase, so on a cell [a, b] the curvature is at most ``left(a) + right(b)``; the

@@ -98,7 +98,7 @@ class _ProductOrRadialKernel(Kernel):
         """Logarithm of the density at ``v`` of shape ``(..., dim)``."""
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:
-        """Density: elementwise if ``dim`` is 1, else over the last axis, of length ``dim``."""
+        """Density of the kernel: elementwise if ``dim`` is 1, else over the last axis, of length ``dim``."""
         if self.dim == 1:
             return super().pdf(t)
         v = np.asarray(t, dtype=np.float64)

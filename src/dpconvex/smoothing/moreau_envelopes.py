@@ -79,7 +79,7 @@ class MoreauLoss(SmoothedLoss):
         return self.lipschitz**2 / (2.0 * self.modulus)
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``e(u)`` for float64 ``u``."""
+        """Moreau envelope ``e(u)`` for float64 ``u``."""
         shape, b = self.shape, self.modulus
         value = np.float64(-np.inf)
         for i, (knot, height) in enumerate(zip(shape.knots, shape.heights, strict=True)):
@@ -89,7 +89,7 @@ class MoreauLoss(SmoothedLoss):
         return value
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``e'(u)`` for float64 ``u``."""
+        """Slope ``e'(u)`` of the Moreau envelope for float64 ``u``."""
         shape, b = self.shape, self.modulus
         total = np.clip(b * (u - shape.knots[0]), shape.slopes[0], shape.slopes[1])
         for i in range(1, len(shape.knots)):
@@ -98,7 +98,7 @@ class MoreauLoss(SmoothedLoss):
         return total
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``e''(u)`` for float64 ``u``; on the closed bends ``b``."""
+        """Curvature ``e''(u)`` of the Moreau envelope for float64 ``u``; on the closed bends ``b``."""
         shape, b = self.shape, self.modulus
         bent = np.False_
         for i, knot in enumerate(shape.knots):
@@ -199,7 +199,7 @@ class BowlMoreau(_QuadraticEnvelope):
         return np.clip(self.modulus * u, -s[:, None], s[:, None])
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """``c`` on free residuals; clipped ones move together while ``0 < s < 1``."""
+        """Hessian of a bowl's envelope: ``c`` on free residuals; clipped ones move together while ``0 < s < 1``."""
         s, _ = self._height(u, level)
         clipped = self.modulus * np.abs(u) >= s[:, None]
         free = np.where(clipped, 0.0, self.modulus)[:, :, None] * np.eye(u.shape[1])
@@ -236,7 +236,7 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     @cached_property
     def _systems(self) -> list[tuple[list[int], Array]]:
-        """Subsets of affinely independent pieces, and the inverse of each one's stationary system."""
+        """Subsets of affinely independent pieces, and the inverse of the envelope's stationary system of each."""
         slopes = np.array(self.loss.slopes)
         found: list[tuple[list[int], Array]] = []
         for size in range(1, self._most + 1):
@@ -251,7 +251,7 @@ class PiecesMoreau(_QuadraticEnvelope):
         return found
 
     def _solve(self, u: Array, stretch: Array | float = 1.0) -> tuple[Array, Array, Array]:
-        """Return value, gradient and the index of the subset of every row, of pieces that are so many times as high."""
+        """Return the envelope's value, gradient and subset's index of every row, of pieces this many times as high."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
         heights = (transform_block(u, slopes.T) + offsets) * np.reshape(stretch, (-1, 1))
         n = len(u)
@@ -349,7 +349,7 @@ class HellingerEnvelope(SmoothedVectorLoss):
         return slopes, self._parabola._projections(u, chosen)
 
     def _best(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
-        """Return t, the slope and the projection on the directions in which the slope can turn."""
+        """Return the envelope's t, its slope and the projection on the directions in which the slope can turn."""
         low, high = np.zeros(len(u)), np.full(len(u), self.curvature)
         for _ in range(60):
             middle = (low + high) / 2
@@ -359,7 +359,7 @@ class HellingerEnvelope(SmoothedVectorLoss):
         return high, *self._slopes(u, level, high / self.width)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
-        """``<y, u> - g*(y) + w t``."""
+        """Value ``<y, u> - g*(y) + w t`` of the Hellinger envelope."""
         t, y, _ = self._best(u, level)
         c = t / self.width
         if isinstance(self._parabola, BowlMoreau):
@@ -422,7 +422,7 @@ class VectorMoreau(SmoothedVectorLoss):
         return self.curvature / self.width
 
     def _scaling(self, u: Array) -> tuple[Array, Array]:
-        """Return ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
+        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
 
         Adding a coordinate to the clipped ones never lowers ``s``, so m rounds find them all.
         """
@@ -448,7 +448,7 @@ class VectorMoreau(SmoothedVectorLoss):
         return np.where(clipped, np.sign(u), s[:, None] * u)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
-        """``<u, y> - w phi*(y)``, and the link."""
+        """Value ``<u, y> - w phi*(y)`` of the envelope, and the link."""
         linked = 0.0 if self.link is None else link_parts(self.link, u[:, -1])[0]
         u = u[:, : self.loss.size]
         y = self._dual(u)
@@ -459,7 +459,7 @@ class VectorMoreau(SmoothedVectorLoss):
         return np.asarray((u * y).sum(axis=1) + self.width * root + linked)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """Derivative of y where it exists: the identity on free coordinates, less a rank-one part for Hellinger."""
+        """Hessian of the envelope: the identity on free coordinates, less a rank-one part for Hellinger."""
         size = self.loss.size
         found = np.zeros((*u.shape, u.shape[1]))
         found[:, :size, :size] = self._bends(u[:, :size])

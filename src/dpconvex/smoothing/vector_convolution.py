@@ -197,7 +197,7 @@ class SmoothedFacets(_IntegratedVectorLoss):
 
     @cached_property
     def gradient_error(self) -> float:
-        r"""Bound on the norm of the error of ``gradient``: the rule's, with a bound M of the integrands.
+        r"""Bound the error of the convolved loss's ``gradient``: the rule's, with a bound M of the integrands.
 
         With ``(1 - exp(-x/2)) / x = int_0^{1/2} exp(-x t) dt`` and
         ``E(r) = sqrt(2/pi) int_0^1 exp(-r^2 t^2 / 2) dt`` both integrands are at most ``reach e^{b^2/2} / 2`` there.
@@ -211,7 +211,7 @@ class SmoothedFacets(_IntegratedVectorLoss):
 
     @cached_property
     def _shape(self) -> tuple[MaxAffineFacets, Array, Array, Array, float]:
-        """Facets, basis, shared slope, and mean slope and offset at infinity."""
+        """Facets of the convolved loss, basis, shared slope, and mean slope and offset at infinity."""
         slopes, offsets = self._pieces()
         shared = slopes[0]
         _, sizes, axes = np.linalg.svd(slopes - shared, full_matrices=False)
@@ -422,7 +422,7 @@ class SmoothedMax(_IntegratedVectorLoss):
 
     @cached_property
     def gradient_error(self) -> float:
-        """Bound on the norm of the error of ``gradient``: the rule's, and the tail's.
+        """Bound the error of the convolved maximum's ``gradient``: the rule's, and the tail's.
 
         Panels are measured in deviations of the slowest group. With an imaginary part of at most b deviations normal
         distribution functions and densities grow by at most ``e^{b^2/2}``. The tail beyond the reach adds ``4 K``
@@ -466,7 +466,7 @@ class SmoothedMax(_IntegratedVectorLoss):
         return value, gradient, hessian
 
     def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        """With the expected maximum m of x = D u: ``<c, u> + m``, ``c + D^T m'`` and ``D^T m'' D``."""
+        """Convolve with the expected maximum m of x = D u: ``<c, u> + m``, ``c + D^T m'`` and ``D^T m'' D``."""
         levels = None
         if self.uses_level:  # one below 0 is never reached by the norm: the bowl is then the norm, shifted
             levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)

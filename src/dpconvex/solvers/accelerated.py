@@ -58,6 +58,7 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
+        """Search by accelerated gradient steps (Nesterov), projected on the ball if there is one."""
         if self.radius is not None and not self.radius > 0:
             raise parameter_error("radius", "AcceleratedGradient", "positive", repr(self.radius))
         smoothness = accelerated_curvature_bound(objective)
@@ -87,7 +88,7 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
 
     @staticmethod
     def _certify_constrained(descent: CertifiedDescent, point: Array, radius: float) -> None:
-        """Raise `DescentCertified` if 0 is near the gradient plus the normal cone of the ball at the point."""
+        """Raise `DescentCertified` if 0 is near an accelerated point's gradient plus the ball's normal cone."""
         gradient = descent.objective.gradient(point)
         size = float(np.linalg.norm(point))
         if size >= radius * (1 - 2.0**-48):
@@ -124,6 +125,7 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     seed: int = 0
 
     def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
+        """Search by accelerated stochastic gradients with reduced variance (Katyusha)."""
         records = load_subgradient_records(objective, "Katyusha")
         alpha, count = records.alpha, records.count
         batch = min(self.batch_size, count)
@@ -258,7 +260,7 @@ class _MinimaxRun:
         return max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
 
     def proximal_step(self, center: Array, v: Array, weight: float, accuracy: float) -> tuple[Array, Array]:
-        """Return the saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
+        """Return the accelerated method's saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
         problem = self.problem
         w = center
 

@@ -29,7 +29,7 @@ Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
 
 
 def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:
-    """Return a certificate for a point of any origin, or None if it is not good enough.
+    """Return a certificate for a black box's point of any origin, or None if it is not good enough.
 
     Smooth objectives: the gradient norm at the point plus its rounding allowance is at most `tolerance`. Kinked ones:
     the best of a few dual points certifies a gap of at most ``tolerance^2 / (2 strong_convexity)``.
@@ -84,7 +84,7 @@ class BlackBox:
         return polish_black_box(objective, point, tolerance)
 
     def run(self, objective: Objective, start: Array, tolerance: float) -> Array:
-        """Return the method's own answer, uncertified."""
+        """Return the black box's own answer, uncertified."""
         if isinstance(self.method, str):
             return _scipy_black_box(self.method, objective, start, tolerance)
         solve = getattr(self.method, "solve", None)

@@ -141,7 +141,7 @@ class CertifiedDescent:
         return float(self.objective.rounding_allowance(state.point))
 
     def line_search(self, state: DescentState, direction: Array, with_value: bool) -> tuple[DescentState, float]:
-        """Find a step along `direction` by the slope of F along it; return the new state and the step.
+        """Find a descent step along `direction` by the slope of F along it; return the new state and the step.
 
         F is convex, so its slope along the line is monotone: a step whose end slope is at most half the initial one (in
         size, on the far side) has passed no more than a little beyond the line's minimum, and bracketing always
@@ -192,7 +192,7 @@ class CertifiedDescent:
         return new.value <= old.value + 0.05 * predicted + rounding
 
     def solve_around_best(self, solver: Solver[Objective]) -> Solution:
-        """Go on from the best point of a search that ended without a certificate, with twice the digits.
+        """Descend from the best point of a search that ended without a certificate, with twice the digits.
 
         The minimiser is sought as ``centre + v`` with a fixed centre: gradients are then exact to a few roundings of
         each row's slope, whatever the number of rows. The sum is rounded to float64, and the rounding joins the

@@ -46,7 +46,7 @@ class BFGSPairs(deque[tuple[Array, Array, float]]):
         return float(change @ (change / diagonal)) / curvature
 
     def direction(self, gradient: Array, solve: Callable[[Array], Array]) -> Array:
-        """Return ``-B^{-1} gradient`` by the two-loop recursion; `solve` applies the inverse of the initial metric."""
+        """Return the L-BFGS direction ``-B^{-1} gradient`` by two loops; `solve` inverts the initial metric."""
         vector = -gradient
         coefficients = []
         for step, change, curvature in reversed(self):
@@ -96,7 +96,7 @@ class Newton(CertifiedSolver[Objective]):
         return descent.solve_around_best(self)
 
     def _warm_start(self, objective: SubsamplableObjective, point: Array) -> tuple[Array, Metric]:
-        """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
+        """Start Newton's method at a subsample's minimiser, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
         descent = CertifiedDescent(small, math.inf)
@@ -232,6 +232,7 @@ class LBFGS(CertifiedSolver[Objective]):
         return descent.solve_around_best(self)
 
     def _iterate(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
+        """Take at most `limit` steps of L-BFGS with line searches; return the last state."""
         pairs = BFGSPairs(maxlen=self.memory)
         diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)
         for _ in range(limit):

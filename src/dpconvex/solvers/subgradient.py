@@ -117,6 +117,7 @@ class Subgradient(_AveragedSubgradient):
     def _search(
         self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
     ) -> Solution | None:
+        """Search by subgradients of all records; the iterates' weighted average is tested now and then."""
         alpha = objective.alpha
         average = np.zeros_like(point)
         slopes = np.zeros(records.count)
@@ -199,6 +200,7 @@ class StochasticSubgradient(_AveragedSubgradient):
     def _search(
         self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
     ) -> Solution | None:
+        """Search by stochastic subgradients of batches; the iterates' average is tested now and then."""
         smooth = math.isfinite(objective.loss.smoothness)
         lowest = None if smooth else _subgradient_lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)

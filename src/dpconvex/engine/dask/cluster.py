@@ -80,7 +80,7 @@ class ClusterTable:
         self.facts = [self._found[i] for i in range(len(pairs))]
 
     def _hold(self, numbers: Iterable[int]) -> None:
-        """Let workers check and hold partitions; those that were checked before must be as they were."""
+        """Let the cluster's workers check and hold partitions; those that were checked before must be as they were."""
         first = not self._found
         task = dask.delayed(hold_on_cluster, pure=False, traverse=False)
 
@@ -106,7 +106,7 @@ class ClusterTable:
     def run(
         self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool
     ) -> list[tuple[Any, ...]]:
-        """Return the result of each partition's call, in order; sums of groups if `grouped`."""
+        """Run a call on each partition of the cluster and return the results, in order; sums of groups if `grouped`."""
         blocks: list[Block] = []
 
         def submit(waiting: Sequence[int]) -> list[Task]:
@@ -159,7 +159,7 @@ class ClusterTable:
         submit: Callable[[Sequence[int]], list[Task]],
         accept: Callable[[Sequence[int], Any], Sequence[int]],
     ) -> None:
-        """Submit tasks until every position is accepted."""
+        """Submit tasks to the cluster until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
         asked: dict[str, tuple[_ClusterWorkerCall, float]] = {}
         losses, reason = 0, ""
@@ -196,7 +196,7 @@ class ClusterTable:
                         del active[future]
 
     def _ping(self, workers: Iterable[str], asked: dict[str, tuple[_ClusterWorkerCall, float]]) -> None:
-        """Ask workers whether they are there, since a frozen one stays registered; raise if one is silent for long."""
+        """Ask whether the cluster's workers are there, since a frozen one stays registered; raise if one is silent."""
         now = time.monotonic()
         for owner in workers:
             call, since = asked.get(owner, (None, now))
@@ -209,7 +209,7 @@ class ClusterTable:
                 )
 
     def _wait(self, tasks: Iterable[Any]) -> None:
-        """Wait until all tasks ended, or for a short time: results that are fetched one by one take longer."""
+        """Wait until all of the cluster's tasks ended, or for a short time: results fetched one by one take longer."""
         calls = [task.future for task in tasks if isinstance(task, _ClusterWorkerCall)]
         futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
         if futures:
@@ -221,7 +221,7 @@ class ClusterTable:
             wait(calls, timeout=POLL)
 
     def _gather(self, tasks: list[Any]) -> list[Any]:
-        """Return the results; none if some were lost on the way, with their worker."""
+        """Gather the results of the cluster's tasks; none if some were lost on the way, with their worker."""
         futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
         with _forget_cluster_errors():
             fetched = iter(self._client.gather(futures) if futures else [])
@@ -230,7 +230,7 @@ class ClusterTable:
         return []
 
     def _find_workers(self) -> None:
-        """Note the workers and their threads; wait for some if there are none, up to the time-out."""
+        """Note the cluster's workers and their threads; wait for some if there are none, up to the time-out."""
         started = time.monotonic()
         while True:
             status = self._client.status

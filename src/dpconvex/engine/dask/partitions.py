@@ -108,7 +108,7 @@ def _positions_from_end(target: Any) -> Any:
 
 
 def _split_joined_partition(part: Any, joined: int) -> tuple[Any, ...]:
-    """Return features and the joined columns; columns of no rows, which are refused, unless rows own theirs."""
+    """Return a partition's features and the joined columns; columns of no rows, refused, unless rows own theirs."""
     columns = []
     for number in range(joined):
         own = np.array_equal(part[_POSITION + str(number)].to_numpy(), np.arange(len(part))[::-1])
@@ -190,7 +190,7 @@ def _partition_number(value: Any) -> float:
 
 
 def partition_objects_to_numbers(part: Any) -> Any:
-    """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
+    """Return a partition of objects as numbers, NaN where they are none; other partitions as they are."""
     if isinstance(part, np.ndarray):
         return partition_numbers(part) if part.dtype.kind == "O" else part
     if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
@@ -204,7 +204,7 @@ def partition_objects_to_numbers(part: Any) -> Any:
 
 
 def _valid_partition_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows of an array of floats, or of sparse ones, hold finite numbers only."""
+    """Return which rows of a partition, of floats or of sparse ones, hold finite numbers only."""
     if issparse(X) or isinstance(X, NonZeroRows):
         return NonZeroRows.of(X).finite_rows()
     # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
@@ -341,7 +341,7 @@ class Partition:
         return self.X is not None or self.graph is not None
 
     def open(self, mapping: PartitionMap, cores: int = 1) -> MemoryRows:
-        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        """Return the partition's rows, parked ones or new ones from their source, to be summed by `cores` threads."""
         if self.X is None or self.y is None:
             assert self.graph is not None
             rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
@@ -357,7 +357,7 @@ class Partition:
         return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
 
     def holds(self, pair: tuple[Any, Any], clean: PartitionTargets | None) -> bool:
-        """Whether features and target that were read now are those of this partition, row by row."""
+        """Return whether features and target that were read now are those of this partition, row by row."""
         try:
             X, y = read_partition_pair(pair, clean)
             y = y if clean is None else clean(X, y)

@@ -209,7 +209,7 @@ class DaskRows:
     def _each(
         self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the results of all partitions in order, added up in groups if asked for."""
+        """Yield the results of all partitions of the Dask rows in order, added up in groups if asked for."""
         jobs = list(zip(partitions, calls, strict=False))
         if self._held is not None:
             yield from self._held.run(jobs, self._mapping, grouped)
@@ -338,7 +338,7 @@ class DaskTable:
             )
 
     def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
-        """Return ``function(values)`` of every partition of a further column, or raise if it has other partitions.
+        """Return ``function(values)`` of every partition of a further Dask column, or raise if it has other partitions.
 
         Rows read beside it must be those that were checked, in their order: else identifiers would be of others' rows.
         """

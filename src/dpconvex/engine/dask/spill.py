@@ -42,7 +42,7 @@ class SpilledArray:
     dtype: np.dtype[Any]
 
     def open(self) -> npt.NDArray[Any]:
-        """Return the array as a private memory map, whose pages are in memory only while it is used."""
+        """Open a spilled array as a private memory map, whose pages are in memory only while it is used."""
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
         mapped = mmap.mmap(self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset)
@@ -101,7 +101,7 @@ class SpillFile:
         return self._file.fileno()
 
     def write(self, array: npt.NDArray[Any]) -> SpilledArray | None:
-        """Store an array of plain numbers; None if it would exceed the limit or the disk."""
+        """Spill an array of plain numbers to disk; None if it would exceed the limit or the disk."""
         if array.size == 0 or array.dtype.kind not in "biuf":
             return None
         array = np.ascontiguousarray(array)
@@ -129,7 +129,7 @@ class SpillFile:
         return None if codes is None else SpilledLabels(labels, codes)
 
     def write_rows(self, X: Any) -> SpilledArray | SpilledNonZeros | None:
-        """Store dense rows or non-zeros; None if there is no room."""
+        """Spill dense rows or non-zeros to disk; None if there is no room."""
         if not isinstance(X, NonZeroRows):
             return self.write(X)
         indptr, columns, values = (self.write(part) for part in X.parts)

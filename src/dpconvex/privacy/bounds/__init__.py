@@ -98,7 +98,7 @@ class Bounds:
         return self.smoothness / self.regularisation if self.regularisation > 0 else math.inf
 
     def minimiser_sensitivity(self, tolerance: float = 0.0, gap: float = 0.0) -> float:
-        r"""Return how far the released minimiser can move when one record changes.
+        r"""Return the bound on how far the released minimiser can move when one record changes.
 
         ``G / (n alpha) + 2 tolerance / alpha + 2 sqrt(2 gap / alpha)`` with ``G = gradient_sum_sensitivity()``, at most
         ``2 L`` under replace-one and ``L`` under add-or-remove-one. Why: F and its neighbour are alpha-strongly convex
@@ -139,7 +139,7 @@ class Bounds:
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
 
     def tilted_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
-        r"""Return how far apart two neighbours' solved problems lie beyond what the theorem of the tilt is about.
+        r"""Return a bound on how far two neighbours' solved problems lie apart beyond what the tilt's theorem covers.
 
         ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
         ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g
@@ -149,7 +149,7 @@ class Bounds:
         return 2 * (tolerance + rounding / self.tilted[1]) / self.alpha
 
     def tilt_scale(self, epsilon: float, delta: float) -> float:
-        """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""
+        """Return the scale of ``b`` that the bounds ask for: Gaussian, or l2-Laplace where delta is 0."""
         if not self.sums_records:
             owner = type(self).__name__
             raise ValueError(f"Objective perturbation needs a mean over records. Use OutputPerturbation with {owner}.")
@@ -174,7 +174,7 @@ class Bounds:
         return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
 
     def tilt_epsilon(self, scale: float) -> float:
-        """Return epsilon of l2-Laplace ``b`` of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
+        """Bound epsilon of an l2-Laplace tilt of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
         form = self._trace_form
         if form is not None:
             _, ratio, _, moved, rank = form
@@ -191,7 +191,7 @@ class Bounds:
 
     @property
     def _trace_form(self) -> tuple[float, float, str, float, int] | None:
-        """Facts of the theorem for a record whose gradient is a sum over rows; None if it is a multiple of one vector.
+        """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one vector.
 
         Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation, sensitivity
         of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private where they
@@ -212,7 +212,7 @@ class Bounds:
             )
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
+        r"""Return the public bound on ``||gradient of F||`` that certified minimisers must meet.
 
         ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
         ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
@@ -230,7 +230,7 @@ class Bounds:
 
     @property
     def _reserve(self) -> float:
-        """Factor on tolerances: 1 where the number of rows is public, else ``max(10, 2e6 / n)``, enough for 1e10 rows.
+        """Factor on bounds of tolerances: 1 if the number of rows is public, else ``max(10, 2e6 / n)``, for 1e10 rows.
 
         Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
         are (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`).
@@ -248,7 +248,7 @@ class Bounds:
         return {"objective": objective, **{name: getattr(self, name) for name in names}, **more}
 
     def to_dict(self) -> Facts:
-        """Return the public facts as plain data."""
+        """Return the public bounds as plain data."""
         facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
         usual = {"ignored_rows": False, "people": False, "rows_per_person": 1, "weighted_rows": False}
         for name, value in {**usual, "shape": None, "shared": None}.items():

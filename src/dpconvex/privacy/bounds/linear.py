@@ -68,7 +68,7 @@ class LinearRecord(Bounds):
 
     @property
     def row_facts(self) -> Facts:
-        """Facts that mapped rows must have."""
+        """Facts of linear bounds that mapped rows must have."""
         return {
             "n_features": self.n_features,
             "fit_intercept": self.fit_intercept,
@@ -138,7 +138,7 @@ class LinearBounds(LinearRecord):
         return 1
 
     def envelope_smoothness(self) -> float:
-        r"""Return the public curvature ``b`` of the Moreau envelope that stands in for a kinked loss.
+        r"""Return the public curvature ``b`` of the Moreau envelope of a linear model's kinked loss.
 
         A kink is rounded over ``slope / b`` to each side and the loss lowered by at most ``slope^2 / (2 b)``. ``b`` is
         ``1e5 slope``, or less where float64 could not resolve the minimiser to 1 % of the minimiser's sensitivity:
@@ -157,7 +157,7 @@ class LinearBounds(LinearRecord):
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
     def target_limit(self, tilt: float = 0.0) -> float | None:
-        """Return the public number beyond which targets are not told apart; None for losses without residuals.
+        """Return the public bound beyond which a linear model's targets are alike; None for losses without residuals.
 
         Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + tilt) / alpha``, with room for the
         part of the loss that is not linear yet. The loss of a clamped target is a fixed function of its record, as

@@ -77,7 +77,7 @@ def anchored_phase_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
 
 
 def anchored_phase_tolerance(local: LinearBounds, radius: float) -> float:
-    """Return what float64 can certify around a point of norm up to ``radius``, given a few roundings of the point."""
+    """Return the tolerance that float64 can certify for a phase around a point of norm up to ``radius``."""
     if math.isfinite(local.smoothness):
         usual, curvature = local.solver_tolerance(), local.smoothness
     else:
@@ -87,7 +87,7 @@ def anchored_phase_tolerance(local: LinearBounds, radius: float) -> float:
 
 
 def phase_pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
-    r"""Return how far the mean of the iterates of one pass of gradient steps moves with one record.
+    r"""Bound how far the mean of the iterates of one phase's pass of gradient steps moves with one record.
 
     ``2 L step_i``, plus a bound on rounding; raises where steps do not contract. Proof: a step
     ``theta - e (grad f + alpha theta)`` with f convex and b-smooth and ``e <= 2 / (b + alpha)`` never takes two points

@@ -192,7 +192,7 @@ class PairwiseBounds(Bounds):
         return "perturbation of pairs", "Rényi profile in trace form" if gaussian else "trace form"
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
+        r"""Return the public bound on a ranking's ``||gradient of F||`` that certified minimisers must meet.
 
         ``L D (1e-10 + 2^-52 (64 d + n / 1000)) + 2^-52 (4 d + 64) (c D^2 / alpha) (L D + tilt)``: the accuracy of the
         pair sums, and what rounding of scores and coefficients can change. At least ``2^-52 16 (L D + tilt)``: in

@@ -189,7 +189,7 @@ class TiltedBounds(RobustWeightedRecord):
 
     @property
     def loss_range(self) -> float:
-        """``r``: the width of an interval that holds all weighted losses on the ball that holds the minimisers."""
+        """Bound ``r``: the width of an interval with all weighted losses on the ball that holds the minimisers."""
         if self.max_norm > self.row_norm:
             return self.start_loss + self.lipschitz * self.radius
         margin = math.hypot(self.fit_intercept, self.max_norm) * self.radius
@@ -407,6 +407,7 @@ class RobustBounds(LinearRecord):
             self._check_cost(self.cost)
 
     def _check_shape(self) -> None:
+        """Raise unless the robust set's shape is one that its norm has."""
         allowed = {
             "box": "d positive numbers",
             "hull": "at most 1000 vectors of length d, not all 0",
@@ -434,6 +435,7 @@ class RobustBounds(LinearRecord):
             object.__setattr__(self, "shape", shape)
 
     def _check_cost(self, cost: float) -> None:
+        """Raise unless a robust adversary's cost keeps its problem concave, and norm and relation suit it."""
         self._check_positive("cost", allowed="None or a finite number above 0")
         check_robust_loss(self.loss, "RobustBounds")
         if self.norm != "l2":
@@ -452,7 +454,7 @@ class RobustBounds(LinearRecord):
         return math.sqrt(2 * float(self.loss.value(1.0, 0.0)) / self.alpha)
 
     def objective_facts(self) -> Facts:
-        """Return the ``public_facts`` that the objective of a release must have."""
+        """Return the ``public_facts`` that the robust objective of a release must have."""
         facts = {"divisor": self.n_samples, **self.row_facts}
         if self.cost is not None:
             return self._facts("mean of losses of rows moved at a cost", "loss", "alpha", "cost", **facts)
@@ -467,7 +469,7 @@ class RobustBounds(LinearRecord):
 
     @property
     def perturbation_norm(self) -> float:
-        """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
+        """``a = radius sup ||grad N||`` or ``slope R / cost``: how far the robust set moves a row (Euclidean norm)."""
         if self.cost is not None:
             return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
         if self.norm == "own":
@@ -479,7 +481,7 @@ class RobustBounds(LinearRecord):
 
     @property
     def _dual_norm_curvature(self) -> float:
-        """``q``: how much N curves in units of ``1 / width``."""
+        """``q``: how much the robust dual norm N curves in units of ``1 / width``."""
         if self.shape is None:
             return 1.0
         if self.norm == "own":
@@ -495,7 +497,7 @@ class RobustBounds(LinearRecord):
         return float(self.loss.lipschitz) * math.hypot(self.fit_intercept, longest)
 
     def gradient_sum_sensitivity(self) -> float:
-        r"""Return how far the SUM of gradients at one fixed theta can move when one record changes.
+        r"""Bound how far the SUM of robust gradients at one fixed theta can move when one record changes.
 
         Replace-one: ``slope max(2 sqrt(c + U^2) + (1 - w_min) a, sqrt(c + (U + a)^2))`` and at most ``2 L``, with
         ``w_min = min(1, U / X)`` the smallest weight. Why: the difference ``s y x - s' y' x' - (s - s') radius grad N``
@@ -523,7 +525,7 @@ class RobustBounds(LinearRecord):
 
     @property
     def smoothness(self) -> float:
-        """``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
+        """Bound of the robust loss's curvature: ``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
         limit, largest, moved = self.row_norm, self.max_norm, self.perturbation_norm
         if self.cost is not None:
             moved *= 2

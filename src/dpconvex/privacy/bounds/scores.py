@@ -74,7 +74,7 @@ class AUCScoreBounds:
             check_count(name, "AUCScore", getattr(self, name), 1)
 
     def sensitivity(self, neighbors: str) -> Fraction:
-        """Return how far the score moves when one record changes."""
+        """Bound how far the AUC score moves when one record changes."""
         _check_relation(neighbors)
         positive, negative = Fraction(1, self.min_positive), Fraction(1, self.min_negative)
         if neighbors != "replace_one":

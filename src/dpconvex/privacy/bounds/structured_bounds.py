@@ -72,6 +72,7 @@ class StructuredBounds(Bounds):
             self._check_shared_matrix()
 
     def _check_shared_matrix(self) -> None:
+        """Raise unless the matrix that structured records share is public and of their size."""
         owner, rows = "The 'shared' parameter of StructuredBounds must be", self.loss.outputs - 1
         if self.loss.link is None or self.neighbors != "replace_one":
             raise ValueError(
@@ -131,7 +132,7 @@ class StructuredBounds(Bounds):
         return max(self.operator_norm, self.link_norm)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        r"""Return the public tolerance on ``||gradient of F||``.
+        r"""Return the public bound on a structured ``||gradient of F||``.
 
         ``max(1e-10 L, eps ((d + 64) kappa n (L + tilt) + 64 m d L)) + 4 operator_norm e``: as for linear models, with
         room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;

@@ -22,7 +22,7 @@ _NEGLIGIBLE = 120.0
 
 
 def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | None = None) -> int:
-    """Return index i with probability proportional to ``weights_i exp(-rate scores_i)``.
+    """Sample index i with probability proportional to ``weights_i exp(-rate scores_i)``.
 
     Scores are integers below 2^53 in size, lower ones better; the rate is ``epsilon / 2`` for scores that move by at
     most 1 between neighbours. Weights are integers of at least 0, not all 0, and ones by default.

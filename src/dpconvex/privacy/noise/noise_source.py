@@ -75,7 +75,7 @@ class Words:
         return np.frombuffer(bytearray(self._bytes(8 * count)), dtype=np.uint64)
 
     def below(self, bound: int) -> int:
-        """Return a uniform integer in ``[0, bound)``, exactly, for a bound of any size."""
+        """Return a uniform integer of the source in ``[0, bound)``, exactly, for a bound of any size."""
         bits = (bound - 1).bit_length()
         count = -(-bits // 64)
         while True:
@@ -135,7 +135,7 @@ class NoiseSource:
         return Words(self.generator if self.seeded else None)
 
     def gaussian(self, std: float, size: int) -> Array:
-        """Return ``g round(b / g)`` for an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2`` of it."""
+        """Return Gaussian noise ``g round(b / g)`` of an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2``."""
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
             return np.asarray(_discrete_gaussian_noise(std / grid, size) * grid, np.float64)
