@@ -26,7 +26,7 @@ def made(rows, seed):
     return X, X @ [1.0, 2.0] + rng.standard_t(3, rows) * 0.3
 
 
-@pytest.mark.parametrize("ignored", [0.0, 0.2])
+@pytest.mark.parametrize("ignored", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
 @pytest.mark.parametrize("budget", [{"mu": 0.25}, {"epsilon": 1.0, "delta": 0.0}, {"epsilon": 3.0}])
 def test_coverage_is_kept_over_rows_and_noise(budget, ignored):
     """Mean coverage of 150 calibrations with 2,500 rows, of which some may be ignored: they counted as not covered.

@@ -172,7 +172,7 @@ def audited(model, relation, runs=150):
         return audit_estimator(model, pairs.get("target") or next(iter(pairs.values())), runs)
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("relation", [pytest.param("replace_one", marks=pytest.mark.slow), "add_or_remove_one"])
 def test_audits_pass_and_catch_a_fit_without_noise(relation, monkeypatch):
     """False-alarm rate 1e-6; without noise 150 runs are certain to tell the neighbours apart."""
     more = {"nominal_samples": 16} if relation == "add_or_remove_one" else {}
