@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         DPLogisticRegression,
         DPMedian,
         DPNewsvendor,
+        DPOrdinalRegression,
         DPPiecewiseLinear,
         DPPoissonRegressor,
         DPQuantileRegressor,
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 else:
     _MODELS = (
         "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
-        "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
-        "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
-        "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
+        "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPOrdinalRegression", "DPPiecewiseLinear",
+        "DPPoissonRegressor", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier",
+        "DPTiltedRegressor", "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
     )  # fmt: skip
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
     _ROOMS = (
@@ -49,8 +50,8 @@ else:
 
 __all__ = [
     "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
-    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
-    "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
-    "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "PrivacyWarning", "__version__", "check_pipeline",
-    "load_model", "save_model",
+    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPOrdinalRegression", "DPPiecewiseLinear",
+    "DPPoissonRegressor", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier",
+    "DPTiltedRegressor", "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "PrivacyWarning", "__version__",
+    "check_pipeline", "load_model", "save_model",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from dpconvex import (
     DPLogisticRegression,
     DPMedian,
     DPNewsvendor,
+    DPOrdinalRegression,
     DPPiecewiseLinear,
     DPPoissonRegressor,
     DPQuantileRegressor,
@@ -86,6 +87,7 @@ REGRESSIONS = {
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
+    **_classification(DPOrdinalRegression, {"gradient": {}}),
     **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
     **_classification(DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}),
     **_classification(

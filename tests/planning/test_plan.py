@@ -9,7 +9,13 @@ import pytest
 from scipy.special import expit, ndtri
 from typer.testing import CliRunner
 
-from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor
+from dpconvex import (
+    DPDiscreteHazard,
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPOrdinalRegression,
+    DPQuantileRegressor,
+)
 from dpconvex.cli import app
 from dpconvex.planning import plan
 from dpconvex.planning.excess_and_prescriptions import (
@@ -27,10 +33,10 @@ def forecast(outlook, mechanism):
     return next(item for item in outlook.forecasts if item.mechanism == mechanism)
 
 
-MECHANISMS = {"linear": ("gradient", "output")}
+MECHANISMS = {"linear": ("gradient", "output"), "hazard": ("gradient",), "ordinal": ("gradient",)}
 
 
-@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic", "hazard", "ordinal"])
 def test_more_rows_budget_or_fewer_columns_never_hurt(task):
     for mechanism in MECHANISMS.get(task, ("objective", "output", "gradient")):
         base = forecast(plan(task, 5000, 5, BUDGET), mechanism).excess_risk
@@ -146,6 +152,50 @@ def test_linear_forecasts_agree_with_simulations(n, d, epsilon, delta, mechanism
     assert 1 / 2.5 < ratio < 2.5
 
 
+def hazard_run(rng, n, d, epsilon):
+    """Excess log loss of one fit of five periods, record by record of fresh rows, in nats."""
+    X, fresh = (0.3 * rng.normal(size=(rows, d)).clip(-3, 3) for rows in (n, 4000))
+    theta = rng.choice([-1, 1], size=d) * math.sqrt(2 / d) / 0.3
+    events = rng.random((n, 5)) < expit((X @ theta)[:, None] - 1.5)
+    time = np.where(events.any(axis=1), events.argmax(axis=1) + 0.5, 9.0)
+    model = DPDiscreteHazard(range(1, 6), epsilon=epsilon, feature_bounds=(-1, 1), random_state=rng.integers(10**6))
+    survival = model.fit(X, time).predict_survival(fresh)
+    best = np.cumprod(1 - np.tile(expit((fresh @ theta)[:, None] - 1.5), (1, 5)), axis=1)
+    return lost_by_outcome(*(-np.diff(each, axis=1, prepend=1.0, append=0.0) for each in (best, survival)))
+
+
+def ordinal_run(rng, n, d, epsilon):
+    """The same of five ordered levels."""
+    X, fresh = (0.3 * rng.normal(size=(rows, d)).clip(-3, 3) for rows in (n, 4000))
+    theta, cuts = rng.choice([-1, 1], size=d) * math.sqrt(2 / d) / 0.3, np.array([-1.5, -0.3, 0.7, 2.0])
+    y = np.digitize(X @ theta + rng.logistic(size=n), cuts)
+    model = DPOrdinalRegression(
+        epsilon=epsilon, feature_bounds=(-1, 1), classes=[0, 1, 2, 3, 4], random_state=rng.integers(10**6)
+    ).fit(X, y)
+    above = expit((fresh @ theta)[:, None] - cuts)
+    return lost_by_outcome(-np.diff(above, axis=1, prepend=1.0, append=0.0), model.predict_proba(fresh))
+
+
+def lost_by_outcome(best, found):
+    """Return the mean Kullback-Leibler divergence of probabilities from the best ones."""
+    return float((best * np.log(best / np.maximum(found, 1e-12))).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize(("task", "run"), [("hazard", hazard_run), ("ordinal", ordinal_run)])
+@pytest.mark.parametrize(("n", "d", "epsilon"), [(5000, 10, 2.0), (20_000, 5, 1.0), (20_000, 20, 0.5)])
+def test_forecasts_of_common_coefficients_agree_with_simulations(task, run, n, d, epsilon):
+    """Seeded, so the same on every run; medians of five fits within a factor of 4, as the studio says."""
+    rng = np.random.default_rng(3)
+    runs = [run(rng, n, d, epsilon) for _ in range(5)]
+    ratio = np.median(runs) / plan(task, n, d, ApproxDP(epsilon, 1e-6)).best.excess_risk
+    assert 1 / 4 < ratio < 4
+
+
+def test_tasks_without_pure_epsilon_say_so():
+    with pytest.raises(ValueError, match=r"hazard.*delta above 0"):
+        plan("hazard", 1000, 3, PureDP(1.0))
+
+
 def test_a_plan_for_people_counts_people(tmp_path):
     schema = tmp_path / "s.toml"
     schema.write_text('[features]\na = [0, 1]\n[person]\ncolumn = "who"\n[target]\nt = [0, 1]\n')
@@ -230,7 +280,7 @@ def test_predictions_are_within_a_factor_of_simulations():
         assert not third, [*first, *second, *third]
 
 
-@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic", "hazard", "ordinal"])
 def test_default_fits_lose_no_more_than_a_constant(task):
     default = MECHANISMS.get(task, ("gradient",))[0]
     rates = [{"class_rate": rate} for rate in (0.003, 0.03, 0.5)] if task == "logistic" else [{}]

@@ -356,6 +356,10 @@ ESTIMATORS: dict[str, Fit] = {
         "three-late": one(({"mu": 300.0},), pairs=3), "three-objective": one(APPROXIMATE, mechanism="objective"),
         "class-weights": one(GAUSSIAN, class_weight={0: 0.3, 2: 2.0}, pairs=3,
                              variants=without("sparse", "dask"))}),
+    **fits_of(dp.DPOrdinalRegression, "three labels", {"classes": [2, 0, 1]}, {
+        "gradient": one(GAUSSIAN, PAIRS, pairs=3), "late": one(({"mu": 300.0},), PAIRS, pairs=3),
+        "class-weights": one(GAUSSIAN, PAIRS, class_weight={0: 0.3, 2: 2.0}, pairs=3,
+                             variants=without("sparse", "dask"))}),
     **fits_of(dp.DPLinearSVC, "label", TWO, SUMS),
     **fits_of(dp.DPLinearSVC, "three labels", THREE, {
         "three": one(GAUSSIAN, pairs=3), "three-late": one(({"mu": 300.0},), pairs=3)}),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dpconvex.planning import Forecast, Forecasts
 
-PLANNED = ("quantile", "newsvendor", "linear", "poisson", "gamma", "tweedie", "logistic")
+PLANNED = ("quantile", "newsvendor", "linear", "poisson", "gamma", "tweedie", "logistic", "hazard", "ordinal")
 RESIDUAL_SCALE = "Public guess: standard deviation of residuals over half the target's range; of a rate, over the mean."
 FEATURE_SPREAD = "Public guess: standard deviation of a column over its bound."
 

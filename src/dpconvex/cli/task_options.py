@@ -59,6 +59,7 @@ TASKS: dict[str, Task] = {
     "hazard": Task("DPDiscreteHazard"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
+    "ordinal": Task("DPOrdinalRegression", labels=True),
     "auc": Task("DPAUCClassifier", labels=True),
     "top-rank": Task("DPTopRankClassifier", labels=True),
     "tilted": Task("DPTiltedClassifier", labels=True),
@@ -104,7 +105,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "classes": (
         list[str],
         "The labels, separated by commas or one by one; by default those found in the data. The last of two in sorted "
-        "order is the positive one.",
+        "order is the positive one; levels of ordinal are in this order, from the lowest on.",
         MODEL,
     ),
     "inference": (

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.auc import DPAUCClassifier
     from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
     from dpconvex.estimators.linear import DPLinearRegression
+    from dpconvex.estimators.ordinal import DPOrdinalRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
     from dpconvex.estimators.rates import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
@@ -27,7 +28,8 @@ else:
             "DPAUCClassifier": "auc", "DPBowl": "structured", "DPDiscreteHazard": "survival",
             "DPGammaRegressor": "rates", "DPL1Link": "structured",
             "DPLinearRegression": "linear", "DPLinearSVC": "classification", "DPLogisticRegression": "classification",
-            "DPMedian": "structured", "DPNewsvendor": "quantile_and_newsvendor", "DPPiecewiseLinear": "structured",
+            "DPMedian": "structured", "DPNewsvendor": "quantile_and_newsvendor", "DPOrdinalRegression": "ordinal",
+            "DPPiecewiseLinear": "structured",
             "DPPoissonRegressor": "rates", "DPTweedieRegressor": "rates",
             "DPQuantileRegressor": "quantile_and_newsvendor", "DPRobustClassifier": "tilted_and_robust",
             "DPRobustRegressor": "tilted_and_robust", "DPTiltedClassifier": "tilted_and_robust",
@@ -39,7 +41,7 @@ else:
 
 __all__ = [
     "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
-    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPPiecewiseLinear", "DPPoissonRegressor",
-    "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier", "DPTiltedRegressor",
-    "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
+    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPOrdinalRegression", "DPPiecewiseLinear",
+    "DPPoissonRegressor", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier",
+    "DPTiltedRegressor", "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     class_weight: Mapping[Label, float] | None = None
 
     classes_: np.ndarray = field(init=False)
+    _ordered_classes: ClassVar[bool] = False  # whether labels keep the order of ``classes``
 
     def _losses(self) -> Losses:
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
@@ -166,7 +167,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             )
         arrays = cast(list[np.ndarray], targets)
         row_weights = np.ones(len(arrays[0]))  # invalid rows, whose target is no number, keep the weight 1
-        if len(arrays) == 1 and len(weights) == 2:
+        if len(arrays) == 1 and self._joint_loss(len(weights)) is None:
             row_weights[arrays[0] < 0], row_weights[arrays[0] > 0] = weights
             return row_weights
         if len(arrays) == 1:  # numbers of classes
@@ -178,7 +179,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         """Read features and class labels, and note the classes."""
         owner = type(self).__name__
-        declared = declared_label_set(self.classes, owner)
+        declared = declared_label_set(self.classes, owner, ordered=self._ordered_classes)
         if invalid_rows_setting(self) and declared is not None:
             check_label_type(y, declared, owner)
             self.classes_ = declared

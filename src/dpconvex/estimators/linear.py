@@ -32,8 +32,8 @@ from dpconvex.inputs.settings import (
     resolve_bounds_setting,
 )
 from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
-from dpconvex.losses import Huber, Logistic, Pinball, Squared, Tweedie
-from dpconvex.mechanisms import Mechanism, NoisyGradientDescent, OutputPerturbation
+from dpconvex.losses import Huber, Logistic, Pinball, SeveralMarginLoss, Squared, Tweedie
+from dpconvex.mechanisms import Mechanism, NoisyGradientDescent, OutputPerturbation, resolve_mechanism
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
@@ -111,6 +111,23 @@ class PrivateLinearModel(PrivateModel):
             parameters={"feature_bounds": stated, **facts.parameters},
             mapping=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
         )
+
+    def _common_descent_plan(
+        self, privacy_unit: PersonUnit, n_features: int, loss: SeveralMarginLoss, margins: str, parameters: Facts
+    ) -> MechanismPlan:
+        """Return the plan of margins that share their coefficients, or raise where no mechanism has them."""
+        owner = type(self).__name__
+        named = "gradient" if isinstance(self.mechanism, str) and self.mechanism == "auto" else self.mechanism
+        mechanism = resolve_mechanism(named, owner)
+        if not isinstance(mechanism, NoisyGradientDescent) or mechanism.plain or self.fit_intercept is False:
+            raise ValueError(
+                f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: {margins} share coefficients, "
+                "which no other proof here covers. Leave both out."
+            )
+        facts = self._public_facts(privacy_unit, n_features)
+        bounds = facts.linear_bounds(loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0)
+        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        return self._certified_plan(facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters})
 
     def certify(
         self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False

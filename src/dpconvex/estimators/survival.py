@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
@@ -19,10 +19,9 @@ from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_fact
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows
+from dpconvex.inputs.settings import invalid_rows_setting, least_rows
 from dpconvex.inputs.training_data import as_numbers, read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
-from dpconvex.mechanisms import NoisyGradientDescent, resolve_mechanism
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
@@ -166,20 +165,8 @@ class DPDiscreteHazard(PrivateLinearModel):
                 "weigh survivors down. Got 'equal' instead. Give one record per person without groups, or "
                 "rows_per_person and person_weight='rows'."
             )
-        named = "gradient" if isinstance(self.mechanism, str) and self.mechanism == "auto" else self.mechanism
-        mechanism = resolve_mechanism(named, owner)
-        if not isinstance(mechanism, NoisyGradientDescent) or mechanism.plain or self.fit_intercept is False:
-            raise ValueError(
-                f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: periods share coefficients, "
-                "which no other proof here covers. Leave both out."
-            )
-        facts = self._public_facts(privacy_unit, n_features)
-        alpha = check_optional_positive("alpha", self.alpha, owner) or 0.0
-        bounds = facts.linear_bounds(DiscreteHazard(len(ends)), self.neighbors, alpha)
-        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
-        return self._certified_plan(
-            facts, mechanism, bounds, {"gradient": mechanism.settings(), "horizons": list(ends)}
-        )
+        loss, stated = DiscreteHazard(len(ends)), {"horizons": list(ends)}
+        return self._common_descent_plan(privacy_unit, n_features, loss, "periods", stated)
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit the survival model privately.

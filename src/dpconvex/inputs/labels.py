@@ -45,8 +45,11 @@ def is_missing_label(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def declared_label_set(classes: object, owner: str) -> np.ndarray | None:
-    """Return the sorted label set that the 'classes' parameter declares, None if it is None, or raise."""
+def declared_label_set(classes: object, owner: str, ordered: bool = False) -> np.ndarray | None:
+    """Return the label set that the 'classes' parameter declares, None if it is None, or raise.
+
+    It is sorted, but for ``ordered`` levels, which stay as they are given.
+    """
     if classes is None:
         return None
     allowed = f"None or a list of 2 to {MOST_LABELS} different labels, all of one kind: {_KINDS}"
@@ -66,7 +69,7 @@ def declared_label_set(classes: object, owner: str) -> np.ndarray | None:
         raise problem("a label twice")
     if not 2 <= len(found) <= MOST_LABELS:
         raise problem(str(len(found)))
-    return found
+    return np.array(labels) if ordered else found
 
 
 def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:

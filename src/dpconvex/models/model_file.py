@@ -391,7 +391,10 @@ def _read_model_coefficients(data: Content) -> tuple[Array, Array]:
     if isinstance(levels, list):  # several quantiles, or products
         rows = len(levels)
     coef, intercept = (_finite_model_array(name, data[name]) for name in ("coef", "intercept"))
-    shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((width,), ()) if rows is None else ((rows, width), (rows,))
+    if data["estimator"] == "DPOrdinalRegression":
+        shapes = (width,), (len(classes or ()) - 1,)
+        _require_of_model_file((np.diff(intercept) <= 0).all(), "'intercept' must fall from level to level")
     _require_of_model_file((coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'")
     _require_of_model_file(names is None or len(names) == width, "'feature_names' do not match 'n_features'")
     table = data["estimator"] == "DPNewsvendor" and intercept.shape == (len(products or ()),)
@@ -538,8 +541,8 @@ def _check_model_releases(released: dict[str, Any], certificate: Certificate, sh
 
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
-    """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
-    owner = type(model).__name__
+    """Raise unless the classes are a label set in order, the certificate's and the parameter's."""
+    owner, ordered = type(model).__name__, getattr(model, "_ordered_classes", False)
     _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
     with _refusing_model_file("'classes' must be different plain labels"):
         found = declared_label_set(classes, owner)
@@ -547,11 +550,12 @@ def _check_model_classes(model: Classifier, certificate: Certificate, classes: l
     _require_of_model_file(
         found is not None and found.dtype.kind in "biufU", "'classes' must be labels that an array holds"
     )
-    _require_of_model_file(classes == sorted(classes), "'classes' must be sorted")
+    given = ordered and model.classes is not None  # levels in an order of their own
+    _require_of_model_file(given or classes == sorted(classes), "'classes' must be sorted")
     as_many = len(classes) == certificate.parameters.get("n_classes")
     _require_of_model_file(as_many, "'classes' are not as many as its certificate says")
     with _refusing_model_file("parameter 'classes' is malformed"):
-        declared = declared_label_set(model.classes, owner)
+        declared = declared_label_set(model.classes, owner, ordered)
     with _refusing_model_file("parameter 'class_weight' is none that a fit takes"):
         check_class_weight(getattr(model, "class_weight", None), classes, owner)
     same = declared is None or declared.tolist() == classes

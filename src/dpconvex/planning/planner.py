@@ -7,7 +7,8 @@ reference population in mapped units: columns fill [-1, 1] with normal values of
   ``d + 1`` coefficients have equal squares that sum to 1, their signs at random;
 - linear: the same, with the squared error;
 - poisson, gamma, tweedie: the same for the logarithm of the mean, residuals in units of the mean;
-- logistic: labels follow a logistic model whose margins have mean 1 or -1 and variance 2.
+- logistic: labels follow a logistic model whose margins have mean 1 or -1 and variance 2;
+- hazard, ordinal: as logistic; a record tells more of ordered levels, and their fits lose down to a fifth of it.
 
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
 """
@@ -38,12 +39,16 @@ MECHANISMS = {
     "linear": ("gradient", "output"),
     **dict.fromkeys(RATES, ("gradient", "objective", "output")),
     "logistic": ("gradient", "objective", "output"),
+    "hazard": ("gradient",),
+    "ordinal": ("gradient",),
 }
+MARGINS = ("logistic", "hazard", "ordinal")  # tasks whose risk is that of log odds
 QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
     "linear": "extra squared error, as a share of the best linear model's",
     **dict.fromkeys(RATES, "extra deviance, as a share of the best log-linear model's"),
     "logistic": "extra logistic loss over the best linear model's, in nats",
+    **dict.fromkeys(("hazard", "ordinal"), "extra log loss of a record over the best model's, in nats"),
 }
 _KERNEL = LogisticKernel()
 _FEWEST, _MOST = 10, 10**9  # rows that are searched
@@ -88,15 +93,16 @@ class PlannedProblem:
     @property
     def bounds(self) -> LinearBounds:
         """The estimator's bounds, without a penalty."""
-        losses = {"quantile": Pinball(self.quantile), "linear": Squared(), "logistic": Logistic()}
+        losses = {"quantile": Pinball(self.quantile), "linear": Squared()}
         rates = {name: Tweedie(power, -3.0, 3.0, 8.0) for name, power in RATES.items()}
-        facts = self.n_samples, self.n_features, (losses | rates)[self.task], self.row_norm, self.max_norm
+        loss = (losses | rates).get(self.task, Logistic())
+        facts = self.n_samples, self.n_features, loss, self.row_norm, self.max_norm
         return LinearBounds(*facts, neighbors=self.neighbors, people=self.people)
 
     def risk(self, mechanism: str) -> float:
         """Return the excess risk that the planner predicts; infinite where the mechanism cannot run."""
         try:
-            if self.task == "logistic":
+            if self.task in MARGINS:
                 return self._logistic_risk(mechanism)
             if self.task == "linear" or self.task in RATES:
                 return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
@@ -200,7 +206,7 @@ class PlannedProblem:
     def _descent_excess(self, **population: Any) -> Array:
         """Return the predicted excess of the private fit of all levels."""
         bounds, mu = self.bounds, planned_mu(self.guarantee, "NoisyGradientDescent")
-        if self.problems > 1:
+        if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
         return prescriptions.descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
@@ -290,7 +296,7 @@ def plan(
 
     Parameters
     ----------
-    task : {"quantile", "linear", "poisson", "gamma", "tweedie", "logistic"}
+    task : {"quantile", "linear", "poisson", "gamma", "tweedie", "logistic", "hazard", "ordinal"}
         What will be fitted; a newsvendor is the quantile ``underage / (underage + overage)``.
     n_samples, n_features : int
         Public shape of the data; a nominal number of rows under add-or-remove-one.
@@ -348,9 +354,9 @@ def plan(
     for name, value in guesses.items():
         if value is not None:
             check_number(name, owner, value, "None or a finite number above 0", 0, math.inf, low_open=True)
-    name, value, lacks = ("residual_scale", residual_scale, "residuals")
-    if task != "logistic":
-        name, value, lacks = ("class_rate", class_rate, "classes")
+    name, value, lacks = ("class_rate", class_rate, "classes")
+    if task in MARGINS and (task == "logistic" or residual_scale is not None):
+        name, value, lacks = ("residual_scale", residual_scale, "residuals")
     if value is not None:
         raise parameter_error(name, owner, f"None for the task {task}, which has no {lacks}", repr(value))
     if class_rate is not None:
@@ -377,6 +383,8 @@ def plan(
     if unknown:
         raise parameter_error("mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown)))
     names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
+    if not names:
+        raise ValueError(f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead.")
     forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
     return Forecasts(
         **vars(problem),

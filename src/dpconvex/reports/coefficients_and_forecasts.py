@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dpconvex.engine import RowMap
-from dpconvex.inputs.settings import Fitted
-from dpconvex.losses import Logistic, Tweedie
+from dpconvex.inputs.settings import Classifier, Fitted
+from dpconvex.losses import DiscreteHazard, Logistic, ProportionalOdds, Tweedie
 from dpconvex.planning import Forecasts, plan
-from dpconvex.planning.planner import MECHANISMS
+from dpconvex.planning.planner import MARGINS, MECHANISMS
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
@@ -140,6 +140,8 @@ def coefficient_column_bounds(model: Fitted) -> tuple[Array, Array] | None:
 def coefficient_heading(model: Fitted) -> str:
     """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
     labels: Sequence[object] = getattr(model, "classes_", ())
+    if getattr(model, "_ordered_classes", False):
+        return "log odds of a higher level"
     if len(labels) != 2:
         return "value"
     against, label = (
@@ -182,7 +184,10 @@ def coefficient_rows(model: Fitted, most: int | None = None) -> list[Coefficient
     coef, names = np.atleast_2d(model.coef_)[:, :most], feature_names(model)[:most]
     values = list(zip(names, coef.T, strict=True))
     if not takes_matrices(model):
-        values.insert(0, ("(intercept)", np.atleast_1d(np.asarray(model.intercept_))))
+        intercepts, above = np.atleast_2d(np.asarray(model.intercept_)), ["(intercept)"]
+        if intercepts.size > len(coef):  # of levels that share coefficients
+            intercepts, above = intercepts.T, [f"(above {label})" for label in cast(Classifier, model).classes_[:-1]]
+        values = [*zip(above, intercepts, strict=True), *values]
     tests: list[list[list[str]]] = [[] for _ in values]
     if coefficient_intervals(model) is not None:
         table: dict[str, list[Any]] = model._coefficient_columns(LEVEL)
@@ -223,7 +228,7 @@ def forecast_accuracy(found: Forecasts, budgets: Sequence[float] = EPSILONS) -> 
     lowest = np.min(list(found.curve(budgets).values()), axis=0).tolist()
     points = sorted([*zip(budgets, lowest, strict=True), (own, found.best.excess_risk)])
     points = [(budget, risk) for budget, risk in points if math.isfinite(risk)]
-    relative, alone = found.task != "logistic", found.without_privacy.excess_risk
+    relative, alone = found.task not in MARGINS, found.without_privacy.excess_risk
     return AccuracyForecast("mu" if gaussian else "epsilon", own, points, alone, found.quantity, relative)
 
 
@@ -241,6 +246,8 @@ def forecast_model(model: Fitted) -> AccuracyForecast | None:
         task = "logistic"
     elif type(bounds.loss) is Tweedie:
         task = {1.0: "poisson", 2.0: "gamma"}.get(bounds.loss.power, "tweedie")
+    elif type(bounds.loss) in (DiscreteHazard, ProportionalOdds):
+        task = "hazard" if type(bounds.loss) is DiscreteHazard else "ordinal"
     else:
         return None
     found = plan(

@@ -55,6 +55,8 @@ TASKS = {
         "newsvendor", "quantile", "Underage cost / both costs", "extra cost, as a share of the best linear model's"
     ),
     "logistic": StudioTask("logistic regression", "logistic"),
+    "hazard": StudioTask("survival in periods (hazards)", "hazard"),
+    "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
     "svm": StudioTask("linear support vectors"),
     "auc": StudioTask("ranking by AUC"),
     "top-rank": StudioTask("ranking at the top"),
@@ -101,6 +103,12 @@ class StudioFitRequest:
         rows, columns, per_person = (int(numbers[name]) for name in ("rows", "columns", "per_person"))
         return cls(task, rows, columns, guarantee, numbers["level"], per_person, numbers["wanted"])
 
+    @property
+    def planned(self) -> bool:
+        """Whether a default fit of the task has forecasts, and offers the guarantee."""
+        names = set(MECHANISMS.get(TASKS[self.task].planned or "", ()))
+        return bool(names - {"gradient"} if isinstance(self.guarantee, PureDP) else names)
+
     def plan(self, rows: int | None = None) -> Forecasts:
         """Return the forecasts of a default fit, for other rows where given."""
         task = TASKS[self.task]
@@ -143,7 +151,7 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
     """Return the forecast of a fit, and of others near it."""
     wish = StudioFitRequest.parse(sent)
     words = "Every attack lies on or above the solid curve; guessing lies on the dashed diagonal."
-    gaussian = not isinstance(wish.guarantee, PureDP) if TASKS[wish.task].planned else False
+    gaussian = wish.planned and not isinstance(wish.guarantee, PureDP)
     return _TEMPLATES.get_template("forecast.html").render(
         promise=promise_wording(wish.guarantee),
         task=TASKS[wish.task].words,
@@ -152,7 +160,7 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
-        forecast=_studio_accuracy(wish) if TASKS[wish.task].planned else None,
+        forecast=_studio_accuracy(wish) if wish.planned else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Survival from files: two columns of the schema's target, periods by an option."""
+"""Survival and ordered levels from files: two columns of the schema's target, or classes in their order."""
 
 from __future__ import annotations
 
@@ -58,3 +58,21 @@ def test_events_belong_to_hazards(folder):
     assert "event" in refused.output
     (folder / "schema.toml").write_text(SCHEMA)
     assert "--horizons" in call(folder, "--task", "hazard", "--horizons", "6;12").output
+
+
+def test_levels_of_a_schema_are_in_its_order(folder, tmp_path):
+    table = pl.read_csv(folder / "customers.csv")
+    level = pl.when(pl.col("months") < 5).then(pl.lit("short")).when(pl.col("months") < 15).then(pl.lit("middle"))
+    table.with_columns(stay=level.otherwise(pl.lit("long"))).write_csv(folder / "customers.csv")
+    target = 'stay = {classes = ["short", "middle", "long"]}'
+    (folder / "schema.toml").write_text(SCHEMA.replace('months = {event = "churned"}', target))
+    report = str(folder / "report.html")
+    found = call(folder, "--task", "ordinal", "--epsilon", "5", "--json", "--report", report)
+    assert found.exit_code == 0, found.output
+    model = load_model(folder / "model.json")
+    assert model.classes_.tolist() == ["short", "middle", "long"]
+    assert 0 < model.coef_[0] < 0.1  # older people stay longer
+    assert len(json.loads(found.stdout)["intercept"]) == 2
+    text = (folder / "report.html").read_text()
+    assert "(above middle)" in text
+    assert "extra log loss" in text  # what was forecast
