@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from dpconvex.losses import Pinball
 from dpconvex.privacy import GaussianDP, PureDP
-from dpconvex.privacy.subsampling import composed_loss_epsilon
+from dpconvex.privacy.subsampling import composed_subsampling_epsilon
 from dpconvex.smoothing import GaussianKernel, convolve
 from dpconvex_reproduction.newsvendor_gdp import convergence
 from dpconvex_reproduction.newsvendor_gdp.convergence import DescentFacts
@@ -194,8 +194,8 @@ def test_a_tradeoff_that_loses_everything_with_some_probability():
 @pytest.mark.parametrize(("rate", "steps", "multiplier"), [(1e-3, 10**6, 4.0), (2e-3, 250_000, 1.5)])
 def test_the_limit_of_sgd_is_near_numerical_composition_at_many_steps(rate, steps, multiplier):
     limit = GaussianDP(sgd_limit_mu(rate, steps, multiplier)).epsilon(1e-5)
-    certified = composed_loss_epsilon("replace_one", rate, steps, 1 / multiplier, 1e-5)
+    certified = composed_subsampling_epsilon("replace_one", rate, steps, 1 / multiplier, 1e-5)
     assert limit == pytest.approx(certified, rel=0.02)
     # With few steps of a large rate it is far off, on the unsafe side: no certificate.
     few = GaussianDP(sgd_limit_mu(0.01, 100, 0.5)).epsilon(1e-5)
-    assert few < 0.7 * composed_loss_epsilon("replace_one", 0.01, 100, 2.0, 1e-5)
+    assert few < 0.7 * composed_subsampling_epsilon("replace_one", 0.01, 100, 2.0, 1e-5)

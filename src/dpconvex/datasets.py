@@ -118,10 +118,10 @@ class NewsvendorPopulation:
     def theta_star(self) -> Array:
         """The coefficients of least cost: the error's quantile is added to the intercept."""
         best = self.location.copy()
-        best[0] += self._error_quantile()
+        best[0] += self._dataset_error_quantile()
         return best
 
-    def _error_quantile(self) -> float:
+    def _dataset_error_quantile(self) -> float:
         if self.error != "mixture":
             return float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
 

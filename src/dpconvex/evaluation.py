@@ -85,7 +85,7 @@ def private_score(
     random_state: int | None = None,
     verbose: int = 0,
 ) -> PrivateScore:
-    r"""Return the score of a fitted model on private rows, as a number that may be published.
+    r"""Evaluate a fitted model on private rows: return its score as a number that may be published.
 
     Row metrics: ``low + (high - low) (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the valid rows, with ``u_i`` the
     row's number, clipped to the public range ``[low, high]`` and scaled to [0, 1], and r their noisy number. AUC:
@@ -205,7 +205,7 @@ def private_score_difference(
     level: float = _LEVEL,
     random_state: int | None = None,
 ) -> PrivateScore:
-    r"""Return how much larger a score of one model is than that of another on the same private rows, by one charge.
+    r"""Evaluate two models on the same private rows: return how much larger one's score is, by one charge.
 
     ``-b + 2 b (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the rows that are valid for both, with ``u_i`` the
     difference of both numbers of a row, clipped to ``[-b, b]`` and scaled to [0, 1], and r their noisy number.
@@ -300,7 +300,7 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
 
 
 def _default_evaluation_metric(model: Any) -> str:
-    """Return the metric that the estimator minimises, or nearly."""
+    """Return the metric to evaluate by that the estimator minimises, or nearly."""
     if hasattr(model, "predict_interval"):
         return "coverage"
     if is_classifier(model):
@@ -415,7 +415,7 @@ def _say_expected_interval(
     paid: bool,
     verbose: int,
 ) -> None:
-    """Say how wide the interval of a score in the middle of its range will be: from public facts, before the charge."""
+    """Say how wide an evaluation's interval will be in mid-range: from public facts, before the charge."""
     weights = (CLASS_WEIGHT / 2, CLASS_WEIGHT / 2) if metric == "auc" else (ROW_WEIGHT,)
     middle = np.array([0.0, *(weight * n for weight in weights)])
     low, high = describe_evaluation(middle, certificate, metric, limits, n, level).interval
@@ -605,7 +605,7 @@ def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: 
 
 
 def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
-    """Return the statistic of :mod:`dpconvex.core.auc_pairs`."""
+    """Evaluate the statistic of :mod:`dpconvex.core.auc_pairs`."""
     margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.
     lost = np.where(labels == 1, -np.inf, np.inf)
@@ -659,7 +659,7 @@ class PrivateScore:
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the released curve, or the score with its interval; needs matplotlib."""
+        """Draw the evaluation's released curve, or the score with its interval; needs matplotlib."""
         if ax is None:
             import matplotlib.pyplot as plt
 

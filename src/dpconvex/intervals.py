@@ -331,7 +331,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 
 def _interval_summary(model: DPConformal) -> str:
-    """Return the summary as text."""
+    """Return the summary of conformal intervals as text."""
     certificate, threshold = model.certificate_, model.threshold_
     ends = f"prediction ± {threshold:.6g}" if math.isfinite(threshold) else "unbounded"
     thing = "people" if certificate.unit != RECORD else "rows"

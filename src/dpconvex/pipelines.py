@@ -107,7 +107,7 @@ def _pipeline_without_ledger(item: Any) -> bool:
 
 
 def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
-    """Return the steps of something that is made of steps."""
+    """Return the steps of a pipeline, or of something else that is made of steps."""
     for attribute in ("steps", "transformers", "transformer_list", "estimators"):
         steps = getattr(item, attribute, None)
         if isinstance(steps, (list, tuple)) and all(isinstance(step, tuple) for step in steps):
@@ -122,7 +122,7 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
 
 
 def _pipeline_step_is_public(item: Any) -> bool:
-    """Whether a step is public or paid for, by its settings alone."""
+    """Return whether a pipeline's step is public or paid for, by its settings alone."""
     if isinstance(item, PublicTable) or type(item).__module__ == "dpconvex.preprocessing":
         return True
     if getattr(item, "privacy_", None) in ("public", "paid"):

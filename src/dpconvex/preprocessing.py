@@ -53,7 +53,7 @@ def _require_bounds(name: str, bounds: object, columns: int, owner: str) -> tupl
 class _Preprocessor(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Reading of rows."""
 
-    def _read_rows(self, X: object, reset: bool) -> Array:
+    def _read_preprocessed_rows(self, X: object, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
         if issparse(X):  # centred, it would have no zeros
@@ -92,16 +92,16 @@ class _PaidPreprocessor(_Preprocessor):
 
     def fit(self, X: object, y: object = None) -> Self:
         """Release what the preprocessor needs to know about the columns; ``y`` is ignored."""
-        rows = self._read_rows(X, reset=True)
+        rows = self._read_preprocessed_rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
         charge_private_model(self.ledger, certificate, f"{type(self).__name__}.fit")
-        self._learn(rows, certificate, noise)
+        self._release_preprocessing(rows, certificate, noise)
         self.privacy_ = "paid"
         self.certificate_ = certificate
         return self
 
-    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
+    def _release_preprocessing(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         """Store the releases with the certificate's noise."""
         raise NotImplementedError
 
@@ -136,14 +136,14 @@ class PublicScaler(_Preprocessor):
 
     def fit(self, X: object, y: object = None) -> PublicScaler:
         """Check the bounds against the number of columns."""
-        columns = self._read_rows(X, reset=True).shape[1]
+        columns = self._read_preprocessed_rows(X, reset=True).shape[1]
         _require_bounds("bounds", self.bounds, columns, "PublicScaler")
         self.privacy_ = "public"
         return self
 
     def transform(self, X: object) -> Array:
         """Return rows in [-1, 1]."""
-        rows = self._read_rows(X, reset=False)
+        rows = self._read_preprocessed_rows(X, reset=False)
         return _scale_to_unit(rows, *_require_bounds("bounds", self.bounds, rows.shape[1], "PublicScaler"))
 
 
@@ -219,7 +219,7 @@ class DPQuantileBounds(_PaidPreprocessor):
         if self.tail is not None:
             check_number("tail", owner, self.tail, "None or a number in [0, 0.5)", 0, 0.5)
 
-    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
+    def _release_preprocessing(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         lowest, highest = _require_bounds("search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds")
         columns, epsilon, tail = rows.shape[1], certificate.noise["epsilon"], self.tail
         if tail is None:
@@ -236,7 +236,7 @@ class DPQuantileBounds(_PaidPreprocessor):
 
     def transform(self, X: object) -> Array:
         """Return rows clipped to the released bounds and mapped to [-1, 1]."""
-        rows = self._read_rows(X, reset=False)
+        rows = self._read_preprocessed_rows(X, reset=False)
         return _scale_to_unit(rows, self.low_, self.high_)
 
 
@@ -297,7 +297,7 @@ class DPMoments(_PaidPreprocessor):
     def _check(self, columns: int) -> None:
         _require_bounds("bounds", self.bounds, columns, "DPMoments")
 
-    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
+    def _release_preprocessing(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         n, d = rows.shape
         low, high = _require_bounds("bounds", self.bounds, d, "DPMoments")
         unit = _scale_to_unit(rows, low, high) / math.sqrt(d)
@@ -318,7 +318,7 @@ class DPMoments(_PaidPreprocessor):
 
     def transform(self, X: object) -> Array:
         """Preprocess rows: clip to the bounds, subtract the released mean, divide by deviations (or whiten)."""
-        rows = self._read_rows(X, reset=False)
+        rows = self._read_preprocessed_rows(X, reset=False)
         rows = np.clip(rows, *_require_bounds("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_
         if not self.whiten:
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))

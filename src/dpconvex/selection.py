@@ -58,7 +58,7 @@ _RESPONSES = ("predict", "predict_proba", "decision_function")
 def _predict_for_selection(
     model: input_settings.Classifier, X: Array, response: str
 ) -> tuple[Targets, NDArray[np.bool_]]:
-    """Return the model's answers row by row, and whether each row is finite."""
+    """Return a candidate's answers row by row, and whether each row is finite."""
     if issparse(X):  # checked when it was read
         return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
     usable = np.asarray(np.isfinite(X).all(axis=1))
@@ -429,7 +429,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         guarantee = input_settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, "DPSelect")
-        training, held = self._parts(n_samples)
+        training, held = self._selection_parts(n_samples)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         if self.strategy not in _STRATEGIES:
             raise parameter_error("strategy", "DPSelect", f"one of {_STRATEGIES}", repr(self.strategy))
@@ -480,7 +480,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
         return repeats
 
-    def _parts(self, n_samples: int) -> tuple[int, int]:
+    def _selection_parts(self, n_samples: int) -> tuple[int, int]:
         """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
             raise parameter_error("ledger", "DPSelect", "None or a Ledger", type(self.ledger).__name__, kind=TypeError)
@@ -505,7 +505,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _select(self, X: object, y: object, groups: object) -> None:
-        """Read, certify, charge, split, fit and choose: nothing is charged before all checks of the input."""
+        """Select a candidate: read, certify, charge, split, fit; nothing is charged before all checks of the input."""
         candidates = selection_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
         X, groups = split_people(X, groups)

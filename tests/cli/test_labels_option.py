@@ -14,7 +14,7 @@ from rich.console import Console
 import dpconvex
 from dpconvex.cli.task_options import TASKS, parse_classes_option
 from dpconvex.inputs import InputError
-from dpconvex.inputs.table_files import read_file_labels
+from dpconvex.inputs.table_files import read_table_file_labels
 from dpconvex.reports.summary import MOST_CLASSES, coefficient_summary_table
 
 BOUNDS = "[features]\nprice = [0, 10]\n"
@@ -92,9 +92,9 @@ def test_verification_says_what_it_does_not_check(sales):
 def test_dates_are_no_labels():
     table = pl.DataFrame({"day": [datetime.date(2026, 1, 1)], "gap": [float("nan")]})
     with pytest.raises(InputError, match="whole numbers or text"):
-        read_file_labels(table, "day")
+        read_table_file_labels(table, "day")
     with pytest.raises(InputError, match="a label in every row"):
-        read_file_labels(table, "gap")
+        read_table_file_labels(table, "gap")
 
 
 @pytest.mark.parametrize("more", [(), ("--engine", "dask")])

@@ -98,10 +98,10 @@ def test_rows_of_pairs_are_measured_once_and_before_a_release():
         minimiser.count_shorter("lengths", lengths[0])
     for wrong in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="unit of length"):
-            minimiser.measure_rows(wrong)
-    assert minimiser.measure_rows(None) == 3.0
+            minimiser.measure_minimised_pairs(wrong)
+    assert minimiser.measure_minimised_pairs(None) == 3.0
     with pytest.raises(CertificateError, match="already"):
-        minimiser.measure_rows(1e-9)
+        minimiser.measure_minimised_pairs(1e-9)
     minimiser.release()
     assert noise.asked == ["draw"] + ["add"] * (uses + 1)
 

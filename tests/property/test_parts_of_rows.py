@@ -48,7 +48,7 @@ def test_a_part_of_a_private_number_of_rows_does_not_verify():
     shifted = {int(place) - 1 for place in spread_indices(1001, 10)}
     assert len({*spread_indices(1000, 10).tolist()} & shifted) < 6
     with pytest.raises(CertificateError):
-        Certificate.from_json(json.dumps(forged._to_dict())).verify()
+        Certificate.from_json(json.dumps(forged._certificate_to_dict())).verify()
 
 
 def test_an_invalid_row_is_the_same_record_whatever_it_holds(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from certificate_judge import sampled_delta, step_profiles
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.subsampling import composed_loss_epsilon, subsampled_epsilon, subsampled_multiplier
+from dpconvex.privacy.subsampling import composed_subsampling_epsilon, subsampled_epsilon, subsampled_multiplier
 
 CASES = [
     ("replace_one", 1e-3, 10**6, 8.0, 1e-6, 1.0),
@@ -26,7 +26,7 @@ CASES = [
 @pytest.mark.parametrize(("neighbors", "rate", "steps", "multiplier", "delta", "alone"), CASES)
 def test_it_lies_just_above_a_contour_integral(neighbors, rate, steps, multiplier, delta, alone):
     """No grid, no transform, no tilt of masses: the integral shares the profile of a step alone with the library."""
-    epsilon = composed_loss_epsilon(neighbors, rate, steps, 1 / multiplier, delta, alone)
+    epsilon = composed_subsampling_epsilon(neighbors, rate, steps, 1 / multiplier, delta, alone)
     exact = sampled_delta(neighbors, rate, 1 / multiplier, steps, epsilon, alone)
     assert 0.95 * delta < exact <= delta
     # Sabotage: noise that is ten percent smaller than stated is seen.
@@ -36,7 +36,7 @@ def test_it_lies_just_above_a_contour_integral(neighbors, rate, steps, multiplie
 @pytest.mark.parametrize(("steps", "multiplier"), [(1, 4.0), (9, 4.0), (400, 40.0)])
 def test_full_batches_are_gaussian_releases(steps, multiplier):
     for neighbors in ("replace_one", "add_or_remove_one"):
-        found = composed_loss_epsilon(neighbors, 1.0, steps, 1 / multiplier, 1e-5)
+        found = composed_subsampling_epsilon(neighbors, 1.0, steps, 1 / multiplier, 1e-5)
         exact = GaussianDP(math.sqrt(steps) / multiplier).epsilon(1e-5)
         assert exact <= found <= exact * 1.005
 
@@ -77,7 +77,7 @@ def test_two_steps_by_hand(epsilon):
     p, q = ((1 - rate) * np.exp(-x * x / 2) + rate * np.exp(-((x - centre) ** 2) / 2) for centre in (mu / 2, -mu / 2))
     p, q = p / p.sum(), q / q.sum()
     moved = np.maximum(np.outer(p, p) - math.exp(epsilon) * np.outer(q, q), 0).sum()
-    bound = composed_loss_epsilon("replace_one", rate, 2, mu, float(moved), 0.5)
+    bound = composed_subsampling_epsilon("replace_one", rate, 2, mu, float(moved), 0.5)
     assert epsilon <= bound <= 1.75 * epsilon + 0.1
 
 
@@ -94,5 +94,5 @@ def test_less_noise_than_renyi_divergences_need():
 
 
 def test_huge_numbers_of_steps_fall_back_on_renyi_divergences():
-    assert composed_loss_epsilon("replace_one", 1e-9, 10**14, 0.5, 1e-6) == math.inf
+    assert composed_subsampling_epsilon("replace_one", 1e-9, 10**14, 0.5, 1e-6) == math.inf
     assert math.isfinite(subsampled_epsilon("fixed", "replace_one", 1e-9, 10**14, 8.0, 1e-6))

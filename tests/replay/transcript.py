@@ -38,7 +38,7 @@ GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
 
 _CHOOSE, _BELOW = exponential_choices.choose_index, Words.below
 _SOLVE, _RELEASE = perturbed_minimiser.certified_minimiser, PrivateMechanism.release
-_TAKE, _STRUCTURED = dp_sgd._NoisySGDRun._take, dp_sgd.descend_noisy_sgd
+_TAKE, _STRUCTURED = dp_sgd._NoisySGDRun._take_sgd_steps, dp_sgd.descend_noisy_sgd
 _DRAW, _MEMBERS = sgd_loops.draw_sgd_batches, sgd_loops.sgd_batch_members
 
 
@@ -243,7 +243,7 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a third of the time.
         (release_path, "warn_of_privacy_cost", lambda certificate: None),
-        (dp_sgd._NoisySGDRun, "_take", lambda run, steps, total: heard.take(run, steps, total)),
+        (dp_sgd._NoisySGDRun, "_take_sgd_steps", lambda run, steps, total: heard.take(run, steps, total)),
         (dp_sgd, "descend_noisy_sgd", heard.structured),
         (sgd_loops, "draw_sgd_batches", heard.draw_batches),
         (sgd_loops, "sgd_batch_members", heard.batch_members),

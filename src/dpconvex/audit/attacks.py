@@ -171,7 +171,7 @@ def attack_statistics(first: Array, second: Array, bits: bool) -> dict[str, Stat
 def own_attack_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
     """Return a statistic of the user's that is held to one number per run."""
 
-    def checked(outputs: Array) -> Array:
+    def checked_attack_statistic(outputs: Array) -> Array:
         values = np.asarray(statistic(outputs), dtype=np.float64)
         if values.shape != outputs.shape[:1]:
             raise ValueError(
@@ -180,7 +180,7 @@ def own_attack_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
             )
         return values
 
-    return checked
+    return checked_attack_statistic
 
 
 def _attack_projection(first: Array, second: Array) -> Statistic:

@@ -159,7 +159,7 @@ def _audited_function(path: str) -> tuple[Sampler, Sampler]:
     if not callable(function):
         raise InputError(f"The sampler {name!r} is not a function.")
 
-    def on(which: int) -> Sampler:
+    def audited_on(which: int) -> Sampler:
         def sample(count: int, rng: np.random.Generator) -> Array:
             try:
                 return np.asarray(function(which, count, rng), dtype=np.float64)
@@ -170,7 +170,7 @@ def _audited_function(path: str) -> tuple[Sampler, Sampler]:
 
         return sample
 
-    return on(0), on(1)
+    return audited_on(0), audited_on(1)
 
 
 def _run_audit_for(

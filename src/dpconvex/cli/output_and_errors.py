@@ -94,7 +94,7 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Make a command end with one line on stderr and an exit code instead of a traceback."""
 
     @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> Any:
+    def run_reporting_errors(*args: Any, **options: Any) -> Any:
         try:
             return command(*args, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -109,7 +109,7 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             exit_with_error(error)
 
-    return run
+    return run_reporting_errors
 
 
 def exit_with_error(error: BaseException) -> None:

@@ -350,7 +350,7 @@ def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:
 def with_options(names: Iterable[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that gives a command these options of models, as the dictionary ``settings``."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate_with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def run(**arguments: Any) -> Any:
             settings = {name: arguments.pop(name) for name in names}
@@ -371,7 +371,7 @@ def with_options(names: Iterable[str]) -> Callable[[Callable[..., Any]], Callabl
         del run.__wrapped__
         return reports_errors(run)
 
-    return decorate
+    return decorate_with_options
 
 
 with_model_options = with_options(OPTIONS)

@@ -140,7 +140,7 @@ def twice_ordered_pairs(positive: Array, negative: Array) -> int:
 
 
 def pair_statistic(ranked: Array, labels: Array) -> Array:
-    """Return the statistic of rows, which are ranked by numbers that are never NaN: private.
+    """Return the AUC's statistic of pairs of rows, which are ranked by numbers that are never NaN: private.
 
     ``labels`` are 1 for positive and 0 for negative rows; rows with any other label are ignored.
     """
@@ -153,7 +153,7 @@ def pair_statistic(ranked: Array, labels: Array) -> Array:
 def pair_statistic_of_people(
     ranked: Array, labels: Array, shares: Array, people: NDArray[np.int64], count: int
 ) -> Array:
-    """Return the same of a public number of people, whose rows share a weight: in whole steps of a public grid.
+    """Return the AUC's statistic of pairs for people, whose rows share a weight: in steps of a public grid.
 
     ``shares`` of a person's rows sum to at most 1; ``people`` say whose rows they are.
     """

@@ -107,7 +107,7 @@ class EvaluationCertificate(CertifiedPromise):
         return pure_guarantee_mu(self.guarantee.epsilon_bound)
 
     def verify(self) -> None:
-        """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
+        """Check that an evaluation's noise suffices for its guarantee; raise a CertificateError otherwise."""
         with refuse_malformed_certificate("The certificate is malformed"):
             known = self.mechanism in ("score", "conformal") and self.sampler in (EXACT, SEEDED)
             require(known, "The certificate's 'mechanism' or 'sampler' is unknown.")

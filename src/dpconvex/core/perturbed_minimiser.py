@@ -60,7 +60,7 @@ class PerturbedMinimiser:
     and, for objective perturbation, the noise ``"objective"`` of the tilt b, which is drawn at once.
 
     Privacy: the release costs what the certificate's theorem says. Rows of pairs whose bounds are in units of a length
-    must be brought to these units by :meth:`measure_rows` first.
+    must be brought to these units by :meth:`measure_minimised_pairs` first.
     """
 
     def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
@@ -98,8 +98,8 @@ class PerturbedMinimiser:
         below = float(np.count_nonzero(self._lengths < float(length)))
         return float(self._answers.release(term, [below - half])[0])
 
-    def measure_rows(self, length: float | None) -> float:
-        """Bring rows of pairs to a unit of length in which no two of them are further apart than 2; return it.
+    def measure_minimised_pairs(self, length: float | None) -> float:
+        """Bring the minimiser's pairs to a unit of length in which no two rows are further apart than 2; return it.
 
         Longer rows are shortened to a public or released length; None stands for half the public distance of two rows.
         """
@@ -125,7 +125,7 @@ def exact_minimiser(
     kinked: bool = False,
     tilt: Array | None = None,
 ) -> Array:
-    """Return the certified point that noise is added to: private.
+    """Return the certified minimiser that noise is added to: private.
 
     The clamp of targets knows a public bound on the tilt and never the tilt: theta must determine b.
     """

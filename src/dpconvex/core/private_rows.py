@@ -316,7 +316,7 @@ class PrivateRows:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
         residual = score.name == "residual"
 
-        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
+        def private_score_part(y: Array, z: Array, v: Array) -> tuple[Array]:
             if residual:
                 scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
             else:
@@ -329,7 +329,7 @@ class PrivateRows:
         rows = self._own_rows.predicted(
             private_finite_numbers(score.theta, self.bounds.dimension)
         )  # margins as weights
-        (exact,) = rows.sum_targets(part)
+        (exact,) = rows.sum_targets(private_score_part)
         return float(self._answers.release(term, exact)[0])
 
     @property
@@ -341,7 +341,7 @@ class PrivateRows:
         return self._cache.last(("part", id(rows), size), None, lambda: rows.part(size))
 
     def _checked(self, coordinates: Coordinates) -> Coordinates:
-        """Return a copy of coordinates in which sums keep their digits; raise for others."""
+        """Return a copy of coordinates in which private rows' sums keep their digits; raise for others."""
         size = self.bounds.dimension
         matrix = private_finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
@@ -372,7 +372,7 @@ class PrivateRows:
         return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
 
     def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
-        """Return the rows of this view with other weights, made once for all rows of the first target.
+        """Return the private rows of this view with other weights, made once for all rows of the first target.
 
         Where a part alone is asked for, its weights are made: those of all rows would take longer.
         """
@@ -392,7 +392,7 @@ class PrivateRows:
         return views[view]
 
     def _valued(self, statistic: QueryStatistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
-        """Return rows, and the function of their targets and weights that a statistic is."""
+        """Return private rows, and the function of their targets and weights that a statistic is."""
         name, centre = statistic.name, _number(statistic.centre)
         if name not in STATISTICS:
             raise ValueError(f"A statistic must be one of {list(STATISTICS)}. Got {name!r} instead.")
@@ -418,7 +418,7 @@ class PrivateRows:
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
 
     def _counter(self, statistic: QueryStatistic, level: float) -> Callable[[float], float]:
-        """Return the function of a point that counts records below it; values are computed once for several points."""
+        """Return the function of a point that counts private rows below it; values are computed once for several."""
         frame = statistic.coordinates
         theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
         coordinates = None if frame is None else _key(self._checked(frame))
@@ -502,7 +502,7 @@ class _PrivateRowCache:
             self._last.pop(slot, None)
 
     def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
-        """Return the result of a key, which stays in its slot until another one is asked for."""
+        """Return the result that a private row cache has for a key, in its slot until another one is asked for."""
         if not self.holds(slot, key):
             made = make()
             if slot == "weights":  # of all rows: those of a part are needed no more

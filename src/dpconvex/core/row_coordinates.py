@@ -71,7 +71,7 @@ class Coordinates:
         return transform_block(block, self._columns, placed)
 
     def norms(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound that stands for it."""
         if self.norm_upper_bound is not None:
             return self.norm_upper_bound.norms(block, self.lead)
         if self.diagonal is None:

@@ -217,7 +217,7 @@ class MemoryRows:
     def weights(self) -> Array:
         """The influence weights of all rows."""
         if self._given_weights is None:
-            return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
+            return np.concatenate([w.copy() for _, _, w in self._mapped_memory_blocks(0, self._blocks)])
         return self._given_weights
 
     def _without_ignored(self, values: Array | None, rows: slice) -> Array:
@@ -228,7 +228,7 @@ class MemoryRows:
     # Sums.
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over all blocks of rows, in several threads.
+        """Add ``function(block, y, w)`` over all blocks of rows in memory, in several threads.
 
         The function takes a mapped block of shape (rows, dim), its targets and its weights, none of which it may change
         or keep, and returns a tuple of new arrays or numbers. Weights are those of the row map times row weights, or
@@ -239,12 +239,12 @@ class MemoryRows:
         return self.sum_weighted(lambda block, y, w, v: function(block, y, w * v))
 
     def sum_weighted(self, function: WeightedRowFunction) -> Sums:
-        """Add ``function(block, y, w, v)`` over all blocks of rows, with row weights v beside influence weights w."""
+        """Add ``function(block, y, w, v)`` over blocks of rows in memory, row weights v beside influence weights w."""
         values = np.ones(self.block_rows) if self.row_weights is None else self.row_weights.values
 
         def parts(span: tuple[int, int]) -> Iterator[Sums]:
             start = span[0] * self.block_rows
-            for block, y, w in self._mapped(*span):
+            for block, y, w in self._mapped_memory_blocks(*span):
                 first = 0 if self.row_weights is None else start
                 yield function(block, y, w, values[first : first + y.size])
                 start += y.size
@@ -254,7 +254,7 @@ class MemoryRows:
         return self.sum_runs(lambda span: pairwise_summation(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
-        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins ``z_i = x~_i . theta``.
+        """Add ``m_i x~_i`` over all rows in memory, where the multiples m depend on the margins ``z_i = x~_i . theta``.
 
         Of several columns of theta every row has several margins, and it may have several multiples, a column each.
         The function takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further
@@ -277,7 +277,7 @@ class MemoryRows:
             return tuple(pairwise_summation(in_threads(run, spans(self._blocks, most), self.threads)))
 
     def sum_targets(self, function: RowFunction) -> Sums:
-        """Add ``function(y, w, v)`` over targets, given weights and row weights; the rows themselves are not read.
+        """Add ``function(y, w, v)`` over targets in memory, given weights and row weights; rows are not read.
 
         Ones stand for weights that are not given: what the row map says would need the rows.
         """
@@ -289,7 +289,7 @@ class MemoryRows:
             return tuple(pairwise_summation(in_threads(part, self._target_blocks(), self.threads)))
 
     def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
-        """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
+        """Return a function of a point: how many rows in memory have a number ``function(y, w)`` below it.
 
         They are computed once; weights are those of `sum_targets`. A row counts as its row weight. With a level the
         count is centred: less ``level`` times the number of all rows, 0 at that quantile however many are ignored.
@@ -333,7 +333,7 @@ class MemoryRows:
         return other
 
     def with_labels(self) -> Self:
-        """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
+        """Return the rows in memory with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
 
         Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
         """
@@ -354,12 +354,12 @@ class MemoryRows:
         return self.with_weights(function(self.weights))
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
-        """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+        """Return the rows in memory with other weights, ``function(block, w)`` for each block, computed once."""
         found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
             first = span[0] * self.block_rows
-            for block, _, w in self._mapped(*span):
+            for block, _, w in self._mapped_memory_blocks(*span):
                 found[first : first + w.size] = function(block, w)
                 first += w.size
             return []
@@ -374,7 +374,7 @@ class MemoryRows:
     # Some of the rows.
 
     def take(self, indices: npt.NDArray[np.integer]) -> Self:
-        """Return copies of the given rows."""
+        """Return copies of the given rows in memory."""
         return type(self)(
             self._raw[indices if self.indices is None else self.indices[indices]],
             self.marked_targets[indices],
@@ -403,7 +403,7 @@ class MemoryRows:
         return self.take(spread_indices(self.n_rows, rows))
 
     def part(self, rows: int) -> Self:
-        """Return exactly `rows` rows, the same ones at every call, up to 64 next to each other, spread over the data.
+        """Return exactly `rows` rows in memory, the same at every call, up to 64 next to each other, spread over all.
 
         They are not copied. Where rows are of people, it is the rows of about so many people, copied: all rows of a
         person or none, by its tag.
@@ -413,16 +413,16 @@ class MemoryRows:
         if self.row_weights is not None and self.has_people:
             chosen = self.row_weights.rows_in_part(rows)
             return self.take(chosen).with_row_weights(self.row_weights.part(chosen, rows))
-        return self._in_place(part_indices(self.n_rows, rows))
+        return self._memory_rows_in_place(part_indices(self.n_rows, rows))
 
     def chosen(self, indices: npt.NDArray[np.integer]) -> Self:
         """Return these rows in the order of the data; they are not copied where they are many."""
         if self.small:
             return self.take(indices)
-        return self._in_place(np.sort(indices).astype(np.int64))
+        return self._memory_rows_in_place(np.sort(indices).astype(np.int64))
 
-    def _in_place(self, indices: RowIndices) -> Self:
-        """Return the given rows, read where they are."""
+    def _memory_rows_in_place(self, indices: RowIndices) -> Self:
+        """Return the given rows, read where they are in memory."""
         other = self._replace(
             indices=indices if self.indices is None else self.indices[indices],
             n_rows=indices.size,
@@ -443,10 +443,10 @@ class MemoryRows:
     # Mapped rows.
 
     def mapped(self) -> tuple[Array, Array, Array]:
-        """Return the whole mapped data (rows, targets, influence weights times row weights) as new arrays."""
+        """Return all rows in memory, mapped (rows, targets, influence weights times row weights), as new arrays."""
         rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
         start = 0
-        for block, _, w in self._mapped(0, self._blocks):
+        for block, _, w in self._mapped_memory_blocks(0, self._blocks):
             rows[start : start + w.size], weights[start : start + w.size] = block, w
             start += w.size
         if self.row_weights is not None:
@@ -461,12 +461,12 @@ class MemoryRows:
         """Return where some rows lie among the given ones."""
         return np.arange(*rows.indices(self.n_rows)) if self.indices is None else self.indices[rows]
 
-    def _mapped(self, first: int, last: int) -> Iterator[Block]:
-        """Yield blocks of mapped rows, to be used before the next one is asked for."""
+    def _mapped_memory_blocks(self, first: int, last: int) -> Iterator[Block]:
+        """Yield blocks of mapped rows in memory, to be used before the next one is asked for."""
         with nullcontext() if self.small else borrow_thread_array(self.block_rows * (self.dim + 1)) as buffer:
             for index in range(first, last):
                 rows = self._span((index, index + 1))
-                block, weights = self._cached_blocks()[index] if self.small else self._map(rows, buffer)
+                block, weights = self._cached_blocks()[index] if self.small else self._map_rows(rows, buffer)
                 if self._given_weights is not None:
                     weights = self._without_ignored(self._given_weights, rows)
                 yield block, self.targets[rows], weights
@@ -476,7 +476,7 @@ class MemoryRows:
             with self._caching:
                 if self._cached is None:
                     spans_of_blocks = ((index, index + 1) for index in range(self._blocks))
-                    self._cached = [self._map(self._span(span)) for span in spans_of_blocks]
+                    self._cached = [self._map_rows(self._span(span)) for span in spans_of_blocks]
         return self._cached
 
     @cached_property
@@ -484,8 +484,8 @@ class MemoryRows:
         """Whether the given rows lie in memory column by column."""
         return abs(self._raw.strides[0]) < abs(self._raw.strides[1])
 
-    def _map(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
-        """Return some mapped rows and the weights of the row map, in this buffer or in a new array."""
+    def _map_rows(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
+        """Return some mapped rows in memory and the weights of the row map, in this buffer or in a new array."""
         from dpconvex.engine.dense_kernels import map_dense_rows
 
         count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)

@@ -170,7 +170,7 @@ class SparseRows(MemoryRows):
         base = (zero - shift) * scale
         #: What the map makes of zeros; empty if that is zero in all columns.
         self.base = base if base.any() else _NOTHING
-        self.offsets = self._offsets(zero)
+        self.offsets = self._sparse_offsets(zero)
         shorten = row_map.influence == "shorten"
         # Where the bounds alone keep rows short, norms need not be computed.
         short = row_map.max_norm * (1 + 1e-12) <= row_map.row_norm
@@ -182,7 +182,7 @@ class SparseRows(MemoryRows):
     def _as_raw(self, X: Any, cache: bool) -> Any:
         return NonZeroRows.of(X)
 
-    def _offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
+    def _sparse_offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
         """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64.
 
         Another type would be another compiled kernel: it must not follow from whether some record is clipped.
@@ -201,7 +201,7 @@ class SparseRows(MemoryRows):
         return indptr, columns, values if same else offsets  # one copy in memory where that is enough
 
     def _norm_factors(self) -> Array:
-        """Return ``min(1, row_norm / ||x_i||)`` of all rows."""
+        """Return ``min(1, row_norm / ||x_i||)`` of all sparse rows."""
         from dpconvex.engine.sparse_kernels import sparse_shortening_kernel
 
         factors, scale, norm = np.empty(self.n_rows), self.bounds_and_scales[3], self.row_map.row_norm
@@ -235,7 +235,7 @@ class SparseRows(MemoryRows):
             return _NOTHING
         return self._without_ignored(self._shortening, rows)
 
-    def _map(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
+    def _map_rows(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
         from dpconvex.engine.sparse_kernels import fill_sparse_kernel
 
         count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)
@@ -257,7 +257,7 @@ class SparseRows(MemoryRows):
         return SparseBlock(self, self._indices_of(rows), self._factors_of(rows))
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over all blocks of rows; see the class for what a block is."""
+        """Add ``function(block, y, w)`` over all blocks of sparse rows; see the class for what a block is."""
         by_nonzeros = getattr(function, "by_nonzeros", None)
         if by_nonzeros is not None:
             return tuple(by_nonzeros(self))
@@ -273,10 +273,10 @@ class SparseRows(MemoryRows):
         return self.sum_runs(lambda span: pairwise_summation(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
-        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins, as `MemoryRows.combine` does."""
+        """Add ``m_i x~_i`` over all sparse rows, the multiples m of the margins, as `MemoryRows.combine` does."""
         margins = [SparseRowMargins(self, column) for column in np.atleast_2d(theta.T)]
 
-        def run(span: tuple[int, int]) -> Partial:
+        def combine_sparse_span(span: tuple[int, int]) -> Partial:
             totals: list[SparseRowSum] = []
             size = self.block_rows
             extras: list[Partial] = []
@@ -296,7 +296,7 @@ class SparseRows(MemoryRows):
             values = np.array([total.value for total in totals])
             return [values[0] if multiples.ndim == 1 else values, *pairwise_summation(extras)]
 
-        return self.sum_runs(run)
+        return self.sum_runs(combine_sparse_span)
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
         """Return the same rows with other weights: ``function(block, w)``, or ``function.by_nonzeros(rows)``."""
@@ -304,7 +304,7 @@ class SparseRows(MemoryRows):
         return super().reweighted(function) if by_nonzeros is None else self.with_weights(by_nonzeros(self))
 
     def predicted(self, theta: Array) -> Self:
-        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        """Return the same sparse rows with their margins ``x~_i . theta`` in place of weights."""
         margins, found = SparseRowMargins(self, theta), np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
@@ -319,8 +319,8 @@ class SparseRows(MemoryRows):
         """Return these rows."""
         return self.take(indices)
 
-    def _in_place(self, indices: RowIndices) -> Self:
-        other = super()._in_place(indices)
+    def _memory_rows_in_place(self, indices: RowIndices) -> Self:
+        other = super()._memory_rows_in_place(indices)
         numbers = (self._shortening, self._map_weights)
         other._shortening, other._map_weights = (n if n is None else n[indices] for n in numbers)
         return other
@@ -373,7 +373,7 @@ class SparseRows(MemoryRows):
         return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 
     def lengths(self, matrix: Array) -> Array:
-        """Return bounds from above of ``||M x~_i||``, with 1 for the constant if rows have none; inf for weights of 0.
+        """Bound ``||M x~_i||`` of sparse rows from above, with 1 for the constant if rows have none; inf for weight 0.
 
         ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``, M a matrix or its diagonal. Its rounding
         error is at most ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
@@ -404,7 +404,7 @@ class SparseRows(MemoryRows):
         return np.where(self._weights_of(slice(None)) == 0, np.inf, lengths)
 
     def moment_sums(self, factors: Array) -> MomentSums:
-        """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
+        """Return ``sum_i a_i a_i^T`` of sparse rows ``a = factor (1, d)``, where d is a row without its base."""
         from dpconvex.engine.sparse_kernels import sparse_moment_kernel
 
         self._require_weights()
@@ -499,7 +499,7 @@ class SparseRowSum:
         self.constant, self.multiple = np.zeros((2, 1)), np.zeros((2, 1))  # of m, and of m f
 
     def add(self, block: SparseBlock, multiples: Array) -> None:
-        """Add multiples of a block's rows."""
+        """Add multiples of a block's sparse rows."""
         from dpconvex.engine.dense_kernels import combine_dense_with_error
         from dpconvex.engine.sparse_kernels import sparse_combine_kernel
 

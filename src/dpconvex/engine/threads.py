@@ -116,7 +116,7 @@ def _blas_controller() -> Any:
 
 
 def _take_blas_thread_control() -> None:
-    """Let this thread set the limit.
+    """Let this thread set the limit of BLAS's threads.
 
     threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared, and silently ignores
     all others, even when the first is done.

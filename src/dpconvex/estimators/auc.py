@@ -128,7 +128,7 @@ class DPAUCClassifier(PrivateAUCModel):
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         """Return what an AUC certificate states beside what this estimator's settings say."""
-        bounds, parameters, expected = certificate.bounds, certificate.parameters, self._pair_bounds(facts)
+        bounds, parameters, expected = certificate.bounds, certificate.parameters, self._auc_pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
@@ -155,7 +155,7 @@ class DPAUCClassifier(PrivateAUCModel):
             "diameter": (found[1], expected.distance),
         }
 
-    def _pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
+    def _auc_pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
         """Return the public facts of AUC pairs, with settings that are checked."""
         owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
@@ -180,7 +180,7 @@ class DPAUCClassifier(PrivateAUCModel):
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
         whole = privacy_unit == PersonUnit(privacy_unit.count)
-        bounds = self._pair_bounds(facts)
+        bounds = self._auc_pair_bounds(facts)
         if not (whole or bounds.label_private):
             raise ValueError(
                 f"The 'label_private' parameter of {owner} must be True with groups, rows_per_person or weights: a "

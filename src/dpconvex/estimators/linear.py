@@ -360,6 +360,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return super()._certified_plan(facts, mechanism, bounds, parameters, row_map)
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what a linear model's certificate states beside its settings of intervals and curves."""
         return {
             **super()._stated(certificate, facts),
             "inference": (certificate.parameters.get("inference", False), self.inference),
@@ -549,7 +550,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
 
 
 def linear_coefficient_std(model: object) -> Array | None:
-    """Return the standard deviations of coefficients and, last, intercept; None for a fit without intervals."""
+    """Return standard deviations of linear coefficients and, last, intercept; None for a fit without intervals."""
     released, coef = getattr(model, "released_", {}), np.asarray(getattr(model, "coef_", ()))
     problems = released.get("problems", [released]) if isinstance(released, dict) else []
     rows = np.atleast_2d(coef)

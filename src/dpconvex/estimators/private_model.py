@@ -87,7 +87,7 @@ class PublicModelFacts:
     def bounds_of(
         self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
     ) -> AnyBounds:
-        """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
+        """Return a private model's bounds, of this kind and with these facts of its own, for this loss."""
         row_map = self.row_map
         return kind(
             n_samples=self.n_samples,
@@ -109,7 +109,7 @@ class PublicModelFacts:
 def run_mechanism(
     plan: MechanismPlan, objectives: Sequence[Objective], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
-    """Return the private coefficients of each problem, in mapped units, and what else was released.
+    """Return a private model's coefficients for each problem, in mapped units, and what else was released.
 
     The rows of ``objectives`` have passed all checks: from here on nothing depends on data but through noise. The
     model's ledger is charged once, before noise is drawn.
@@ -282,7 +282,7 @@ class PrivateModel(BaseEstimator):
     n_features_in_: int = field(init=False)
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        """Check the settings that every estimator has; raises before any budget is charged."""
+        """Check the settings that every private model has; raises before any budget is charged."""
         owner = type(self).__name__
         check_count("n_samples", f"{owner}.certify", privacy_unit.count)
         check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)

@@ -173,7 +173,7 @@ def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
 
 
 def _quantile_envelope_choice(chosen: MechanismChoice, level: float, owner: str) -> MechanismChoice:
-    """Return a choice whose smoothed loss is an envelope of the same curvature: noise and penalty stay as they are."""
+    """Return a quantile's choice whose smoothed loss is an envelope of the same curvature: noise stays."""
     if chosen.mechanism.name == "gradient":
         raise ValueError(
             f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends "

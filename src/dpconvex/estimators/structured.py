@@ -94,14 +94,14 @@ class PrivateStructuredModel(PrivateModel):
         width = certificate.parameters.get("bandwidth")
         expected = self._loss(loss.outputs)
         if width is not None:
-            expected = self._smoothed(expected, convolve_vector(expected, self._kernel(loss.outputs), width))
+            expected = self._smoothed_loss(expected, convolve_vector(expected, self._kernel(loss.outputs), width))
         stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if bandwidth is not None:
             stated["bandwidth"] = (width, bandwidth)
         return stated
 
-    def _smoothed(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
+    def _smoothed_loss(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
         """Return the structured loss that is fitted: the convolved one, or the envelope of the same curvature."""
         if self.smoothing not in ("convolution", "moreau"):
             owner = type(self).__name__
@@ -144,7 +144,7 @@ class PrivateStructuredModel(PrivateModel):
         request = MechanismRequest(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
         chosen = choose_structured_mechanism(self.mechanism, request, owner)
         planned = cast(StructuredBounds, chosen.bounds)
-        fitted = replace(planned, loss=self._smoothed(bounds.loss, planned.loss))
+        fitted = replace(planned, loss=self._smoothed_loss(bounds.loss, planned.loss))
         return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
@@ -246,7 +246,7 @@ class PrivateStructuredModel(PrivateModel):
 
 
 def _structured_target_limit(certificate: Certificate) -> float:
-    """Return the public bound to which targets are clamped: margins hardly ever come near it.
+    """Return the public bound to which structured targets are clamped: margins hardly ever come near it.
 
     Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
     the nominal number, targets are clamped a little early, which costs no privacy.
@@ -270,7 +270,7 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 def read_structured_numbers(
     name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
 ) -> Array:
-    """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
+    """Return structured records' numbers, checked, float32 where they may be narrow; errors never quote a value."""
     shape = _SHAPES[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
     if issparse(data):
@@ -409,7 +409,7 @@ class DPL1Link(PrivateStructuredModel):
     operator_norm: float = 1.0
     link_norm: float = 1.0
 
-    def _link(self) -> PointwiseLoss:
+    def _link_loss(self) -> PointwiseLoss:
         if isinstance(self.link, PointwiseLoss):
             return self.link
         if isinstance(self.link, str) and self.link in LINKS:
@@ -418,7 +418,7 @@ class DPL1Link(PrivateStructuredModel):
             "link", type(self).__name__, f"one of {list(LINKS)} or a smooth pointwise loss", repr(self.link)
         )
 
-    def _shared(self, n_features: int) -> Array | None:
+    def _shared_matrix(self, n_features: int) -> Array | None:
         """Return the public matrix that structured records share, checked."""
         if self.matrix is None:
             return None
@@ -441,16 +441,16 @@ class DPL1Link(PrivateStructuredModel):
                 f"The records of {type(self).__name__} must have at least two rows: those of the norm, and that of the "
                 f"link. Got {outputs} instead. Give 'matrix' for a penalty that all records share."
             )
-        return L1WithLink(outputs - 1, self._link())
+        return L1WithLink(outputs - 1, self._link_loss())
 
     def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
-        shared = self._shared(n_features)
+        shared = self._shared_matrix(n_features)
         own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
         return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        facts, shared = super()._public_facts(privacy_unit, n_features), self._shared(n_features)
+        facts, shared = super()._public_facts(privacy_unit, n_features), self._shared_matrix(n_features)
         if shared is None:
             return facts
         norm = float(np.linalg.norm(shared, 2)) * (1 + 1e-12)
@@ -462,13 +462,13 @@ class DPL1Link(PrivateStructuredModel):
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         bounds = certificate.bounds
-        stated["shared matrix"] = (bounds.shared, _as_tuples(self._shared(bounds.n_features)))
+        stated["shared matrix"] = (bounds.shared, _as_tuples(self._shared_matrix(bounds.n_features)))
         stated["operator_norm"] = (bounds.operator_norm, facts.parameters["operator_norm"])
         stated["link_norm"] = (bounds.link_norm, self.link_norm)
         return stated
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
-        """Fit privately.
+        """Fit the structured model with a link privately.
 
         Parameters
         ----------
@@ -483,14 +483,14 @@ class DPL1Link(PrivateStructuredModel):
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         matrices, targets, (n_samples, n_features, n_outputs) = super()._read(A, Y)
-        shared = self._shared(n_features)
+        shared = self._shared_matrix(n_features)
         self.n_outputs_ = n_outputs if shared is None else len(shared) + 1
         return matrices, targets, (n_samples, n_features, self.n_outputs_)
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
         """Return minus the structured mean loss, the shared penalty excluded: larger is better."""
         check_is_fitted(self)
-        link = self._link()
+        link = self._link_loss()
         if self.matrix is not None:
             y = read_structured_numbers("Y", Y, 1, type(self).__name__)
             return -float(np.mean(link.value(y, self.predict(A))))
@@ -531,7 +531,7 @@ class DPBowl(PrivateStructuredModel):
         return Bowl(outputs)
 
     def fit(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> Self:
-        """Fit privately.
+        """Fit the structured bowl privately.
 
         Parameters
         ----------

@@ -52,7 +52,7 @@ _THRESHOLD = 2.0
 
 
 def tilted_or_robust_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> PointwiseLoss:
-    """Return the smooth loss that a name or object stands for, or raise."""
+    """Return the smooth loss of a tilted or robust model that a name or object stands for, or raise."""
     if isinstance(loss, str) and loss in named:
         return named[loss]
     kind = next(iter(named.values())).kind

@@ -126,6 +126,7 @@ class DPTopRankClassifier(PrivateAUCModel):
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        """Return what a top-rank certificate states beside what this estimator's settings say."""
         bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
         return {
             "kind of bounds": (type(bounds), TopRankBounds),

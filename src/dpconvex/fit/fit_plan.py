@@ -170,7 +170,7 @@ def max_column_octaves(bounds: LinearRecord) -> int:
 
 
 def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
-    """Choose releases, their shares and numbers of rounds from public facts and the total Gaussian DP budget.
+    """Plan a fit: choose releases, their shares and rounds from public facts and the total Gaussian DP budget.
 
     ``settings`` has ``steps`` (None or int) and, where they apply, the fields of the same name of :class:`FitConfig`.
     """
@@ -196,7 +196,7 @@ def small_budget_weight(size: float) -> float:
 
 
 def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
-    """Return shares of everything but gradients: geometry, location, and histograms of margins or residuals."""
+    """Return planned shares of all but gradients: geometry, location, and histograms of margins or residuals."""
     kind = fit_kind_of_loss(bounds.loss)
     constant_weight = small_budget_weight(size / constants.RATE_RECORDS if kind == "rate" else size)
     names = {
@@ -238,7 +238,7 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
 
 
 def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float]:
-    """Return how rounds share the rest: rough, fine and late ones, curvature, scores and the mean row."""
+    """Return how planned rounds share the rest: rough, fine and late ones, curvature, scores and the mean row."""
     late, records, shares = 0.0, config.records_per_coefficient, {}
     if bounds.n_features <= constants.MAX_WHITENED_COLUMNS:
         late = constants.LATE_SHARE * (records / (records + constants.LATE_RECORDS)) ** 2
@@ -288,7 +288,7 @@ def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise
 def _plan_fit_config(
     bounds: LinearBounds, mu: float, records: float, settings: Parameters, levels: Sequence[float], targets: int
 ) -> FitConfig:
-    """Return clips that grow with the effective number of records per coefficient."""
+    """Return planned clips, which grow with the effective number of records per coefficient."""
     kind, inference = fit_kind_of_loss(bounds.loss), settings.get("inference", False)
     clip, width = constants.CLIP[kind] * math.sqrt(1 + records / constants.CLIP_RECORDS), 1.0
     if kind in ("margin", "several"):  # grows late: clipped slopes cost probabilities little, and noise much

@@ -41,7 +41,7 @@ class JointMargins:
         self.moments = self.rounds.moments[self.lead :]
 
     def run(self) -> Array:
-        """Return the coefficients of each margin, a row each, in released coordinates."""
+        """Return the coefficients of each joint margin, a row each, in released coordinates."""
         loss = self.loss
         # Where noise hides what a hinge tells apart, the softmax loss is as good, and its intercepts follow shares.
         smooth = Softmax(loss.margins) if isinstance(loss, CrammerSinger) else loss
@@ -167,7 +167,7 @@ class JointMargins:
         return expected_round(self, self._expand(vector), slopes, bound)
 
     def _centre(self, vector: Array) -> Array:
-        """Return coefficients with intercepts moved to where normal margins have the released shares."""
+        """Return joint coefficients with intercepts moved to where normal margins have the released shares."""
         records = self.config.records_per_coefficient
         weight = records / (records + constants.INTERCEPT_RECORDS)
         moved = vector.copy()
@@ -200,7 +200,7 @@ class OutcomeLaw:
         self.loss, self.shares = loss, shares
 
     def constant_margins(self, std: float) -> tuple[Array, Array]:
-        """Return the margins without columns, and the variance of each by noise of this size in all shares."""
+        """Return joint margins without columns, and the variance of each by noise of this size in all shares."""
         found, change = self._constant(self.shares), np.zeros(self.loss.margins)
         for outcome in range(self.loss.outcomes):
             moved = self.shares.copy()
@@ -221,7 +221,7 @@ class OutcomeLaw:
         return np.asarray(np.clip(found, -constants.MAX_START_LOGIT, constants.MAX_START_LOGIT))
 
     def probabilities(self, z: Array) -> Array:
-        """Return the probability of every outcome, a row each, at margins of shape (margins, records)."""
+        """Return the probability of every outcome of joint margins, a row each, of shape (margins, records)."""
         if isinstance(self.loss, Softmax):
             return softmax_shares(z)
         if isinstance(self.loss, DiscreteHazard):
@@ -237,7 +237,7 @@ class OutcomeLaw:
 
 
 def simulated_margins(fit: JointMargins, coefficients: Array) -> tuple[Array, Array, Array, Array]:
-    """Return margins of normal rows, shape (margins, rows); their part that margins see, its directions, and norms."""
+    """Return joint margins of normal rows, shape (margins, rows); the part that margins see, directions, norms."""
     lead, moments = fit.lead, fit.moments
     weights = np.sqrt(moments)[:, None] * coefficients[:, lead:].T
     if not fit.separate:

@@ -86,7 +86,7 @@ class PrivateFit:
             return self.frame.row_coefficients(self._fit())
 
     def _fit(self) -> Array:
-        """Return phi."""
+        """Run the fit in released coordinates; return its coefficients phi."""
         if self.kind == "several":
             return JointMargins(self).run().T
         if self.kind == "margin":
@@ -190,7 +190,7 @@ class PrivateFit:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _locate_target(self, level: float = 0.5) -> tuple[float, float, float]:
-        """Return a private quantile of the target, its standard deviation, and the scale of a normal law."""
+        """Return the target's quantile that a fit starts at, its standard deviation, and the scale of a normal law."""
         bracket = locate_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
         low, high = (-1.0, 1.0)
         if bracket is not None:  # rare targets lie beyond
@@ -203,7 +203,7 @@ class PrivateFit:
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
-        """Return the residuals' quantile at the wanted level, its standard deviation, and their scale there."""
+        """Return the quantile of a fit's residuals at the wanted level, its standard deviation, and their scale."""
         gone, first = (self._start_weight, self._start_level) if self.config.fits == 1 else (0.0, 0.5)
         # Up to thrice the distance of a normal law, less the part that the start has gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(first))
@@ -262,7 +262,7 @@ class PrivateFit:
         return self._refine(found, PosteriorLocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
 
     def _limited_squares(self, found: PosteriorEstimate, scale: float) -> PosteriorLocalLoss:
-        """Return the least squares that intervals are about: the product of residual and row is limited as one."""
+        """Return the fit's least squares with intervals: the product of residual and row is limited as one."""
         width, theta = self.config.width, self.frame.row_coefficients(found.mean)
         tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = tails.median_scale(scale)
@@ -445,7 +445,7 @@ class PrivateFit:
     def _calibrate(
         self, loss: PointwiseLoss, found: PosteriorEstimate, share: float
     ) -> tuple[PosteriorEstimate, float]:
-        """Return an estimate calibrated by a noisy histogram of margins by label, and the mean curvature there."""
+        """Return a fit's estimate calibrated by a noisy histogram of margins by label, and the mean curvature there."""
         lead, frame = self.lead, self.frame
         direction = found.mean.copy()
         direction[:lead] = 0.0

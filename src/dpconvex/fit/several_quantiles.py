@@ -24,7 +24,7 @@ class SeveralQuantiles(PrivateFit):
     """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them."""
 
     def _fit(self) -> Array:
-        """Return the coefficients of every level, a column each."""
+        """Fit several quantile levels; return the coefficients, a column each."""
         mean_row = self._release_mean_row()
         found, noises, scales, covariances = [], [], [], []
         for number, level in enumerate(self.config.levels):

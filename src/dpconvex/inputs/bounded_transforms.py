@@ -58,46 +58,46 @@ def transform_numbers(text: str, values: Any, low: float, high: float) -> Bounde
         return BoundedValues(values, low, high)
     with np.errstate(all="ignore"):
         try:
-            found = _evaluate_step(parse_transform(text), BoundedValues(np.asarray(values, float), low, high))
+            found = _transform_step(parse_transform(text), BoundedValues(np.asarray(values, float), low, high))
         except RecursionError:
             raise TransformError("is nested too deeply") from None
     return found._replace(values=np.broadcast_to(found.values, np.shape(values)))
 
 
-def _evaluate_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
+def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
     """Return the bounded values of one node of a transform's expression."""
     if isinstance(node, ast.Name) and node.id == "x":
         return x
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return _within(lambda value: value, [node.value], float(node.value))  # type: ignore[arg-type]
+        return _bounded_transform_values(lambda value: value, [node.value], float(node.value))  # type: ignore[arg-type]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _evaluate_step(node.operand, x)
+        inner = _transform_step(node.operand, x)
         return BoundedValues(-inner.values, -inner.high, -inner.low)
     if isinstance(node, ast.BinOp):
-        return _evaluate_operator(node.op, _evaluate_step(node.left, x), _evaluate_step(node.right, x))
+        return _transform_by_operator(node.op, _transform_step(node.left, x), _transform_step(node.right, x))
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         called = node.func
         plain = not isinstance(called, ast.Attribute) or getattr(called.value, "id", "") == "np"
         name = getattr(called, "attr" if isinstance(called, ast.Attribute) else "id", "") if plain else ""
-        inner = _evaluate_step(node.args[0], x)
+        inner = _transform_step(node.args[0], x)
         if name == "I":
             return inner
         if name in FUNCTIONS:
-            return _evaluate_function(name, inner)
+            return _transform_by_function(name, inner)
     raise TransformError(f"has parts other than {ALLOWED}")
 
 
-def _evaluate_function(name: str, inner: BoundedValues) -> BoundedValues:
+def _transform_by_function(name: str, inner: BoundedValues) -> BoundedValues:
     import numpy as np
 
     least = _LEAST.get(name)
     if (least is not None and inner.low <= least) or (name == "sqrt" and inner.low < 0):
         raise TransformError(f"takes {name} where the bounds allow numbers that have none")
     ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
-    return _within(getattr(np, name), ends, inner.values)
+    return _bounded_transform_values(getattr(np, name), ends, inner.values)
 
 
-def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+def _transform_by_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
     """Return the bounded values of a sum, difference, product, quotient or power."""
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
     if isinstance(operator, ast.Pow):
@@ -106,7 +106,7 @@ def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: Bound
         if right.low != right.high or (not whole and left.low < 0) or (power < 0 and left.low <= 0 <= left.high):
             raise TransformError("takes a power that there is not for all numbers within the bounds")
         ends = [left.low, left.high, *([0.0] if even and left.low < 0 < left.high else [])]
-        return _within(lambda value: value**power, ends, left.values)
+        return _bounded_transform_values(lambda value: value**power, ends, left.values)
     if isinstance(operator, ast.Div) and right.low <= 0 <= right.high:
         raise TransformError("divides by numbers that may be 0 within the bounds")
     apply: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -118,10 +118,10 @@ def _evaluate_operator(operator: ast.operator, left: BoundedValues, right: Bound
     if type(operator) not in apply:
         raise TransformError(f"has parts other than {ALLOWED}")
     function = apply[type(operator)]
-    return _within(lambda pair: function(*pair), corners, (left.values, right.values))
+    return _bounded_transform_values(lambda pair: function(*pair), corners, (left.values, right.values))
 
 
-def _within(function: Callable[[Any], Any], ends: list[Any], values: Any) -> BoundedValues:
+def _bounded_transform_values(function: Callable[[Any], Any], ends: list[Any], values: Any) -> BoundedValues:
     """Return a transform's values, clipped to the bounds that its values at the ends span."""
     import numpy as np
 

@@ -190,12 +190,12 @@ class CSVLayout:
             simple = quoted & lines.str.contains(f"^{field}(?:{sign}{field})*$")
             lines = lines.str.replace_all('"', "", literal=True).zip_with(simple, lines)
             quoted = quoted & ~simple
-        unquoted, long = self._split_unquoted(lines.filter(~quoted), wanted)
+        unquoted, long = self._split_unquoted_csv(lines.filter(~quoted), wanted)
         here, there = np.flatnonzero(~quoted.to_numpy()), np.flatnonzero(quoted.to_numpy())
         problems[here[long]] = CSVLineProblem.LONG
         if not len(there):
             return CSVRows(unquoted, problems)
-        one_by_one, faults = self._parse_quoted(lines.filter(quoted).to_list(), wanted)
+        one_by_one, faults = self._parse_quoted_csv(lines.filter(quoted).to_list(), wanted)
         problems[there] = np.where(faults, faults, problems[there])
         order = np.argsort(np.concatenate([here, there]))
         return CSVRows(pl.concat([unquoted, one_by_one])[order], problems)
@@ -204,7 +204,7 @@ class CSVLayout:
         known = {name: index for index, name in enumerate(self.names)}
         return {name: known[name] for name in wanted}
 
-    def _split_unquoted(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+    def _split_unquoted_csv(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
         long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
@@ -215,7 +215,7 @@ class CSVLayout:
         cells = {name: fields.struct.field(f"field_{index}") for name, index in indices.items()}
         return pl.DataFrame(cells), long.to_numpy()
 
-    def _parse_quoted(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
+    def _parse_quoted_csv(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
         """Return the fields of CSV lines with quotes, and what is wrong with each line."""
         rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
         for number, line in enumerate(lines):

@@ -96,7 +96,7 @@ def _formula_target(schema: Schema, terms: list[list[str]]) -> SchemaTarget | No
         raise _refused(text, "is one of several targets", "Fit them one by one")
     known = {column.name: column for column in schema.columns}
     named = {schema.target.name} if schema.target is not None else set()
-    name, transform = _one_column(text, {*known, *named})
+    name, transform = _formula_column(text, {*known, *named})
     column = known.get(name)
     found = schema.target if name in named else SchemaTarget(name)
     if isinstance(column, SchemaNumber):
@@ -130,7 +130,7 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     return text, quoted
 
 
-def _one_column(text: str, known: Iterable[str]) -> tuple[str, str]:
+def _formula_column(text: str, known: Iterable[str]) -> tuple[str, str]:
     """Return the single column of a formula's factor, and the factor as an expression of ``x``."""
     if text in known:  # names between backticks may be any text
         return text, "x"
@@ -174,12 +174,12 @@ class _FormulaColumns:
 
     def _read(self, text: str) -> Column:
         """Return the schema column that a formula's factor means, or refuse the factor."""
-        name, level = _category_of(text)
+        name, level = _formula_category(text)
         if name is None:
-            name, transform = _one_column(text, self.known)
+            name, transform = _formula_column(text, self.known)
             column = self.known[name]
             if transform != "x":
-                return self._transformed(text, column, transform)
+                return self._transformed_factor(text, column, transform)
         elif name not in self.known:
             raise _refused(text, f"names {shown_name(name)}, which the schema does not", "Add it to the schema")
         else:
@@ -190,7 +190,7 @@ class _FormulaColumns:
             raise _refused(text, "compares with a level that the schema does not list", "Name one that it lists")
         return with_reference(column, level or getattr(column, "drop", "") or "first")
 
-    def _transformed(self, text: str, column: Column, transform: str) -> SchemaNumber:
+    def _transformed_factor(self, text: str, column: Column, transform: str) -> SchemaNumber:
         if not isinstance(column, SchemaNumber) or column.transform != "clip" or column.knots:
             raise _refused(text, "is no plain number of the schema", "Leave transform and knots to one of the two")
         _check_bounds(text, transform, (column.low, column.high))
@@ -200,7 +200,7 @@ class _FormulaColumns:
         return replace(column, name=text, column=source, transform=transform, missing=missing)
 
 
-def _category_of(text: str) -> tuple[str | None, str | None]:
+def _formula_category(text: str) -> tuple[str | None, str | None]:
     """Return column and level of a formula's ``C(column, Treatment("level"))``; None for what is no ``C``."""
     plain, quoted = _without_backticks(text)
     try:

@@ -186,7 +186,7 @@ def label_set_facts(model: Classifier, n_classes: int | None) -> dict[str, Any]:
 
 
 def count_expected_labels(model: Classifier, n_classes: int | None) -> int:
-    """Return the number of classes that ``certify`` is about: as declared, as given, or two."""
+    """Return how many labels ``certify`` is about: as declared, as given, or two."""
     owner = type(model).__name__
     declared = declared_label_set(model.classes, owner)
     if n_classes is None:

@@ -35,7 +35,7 @@ class _PublicTablePeople:
     """``fit_transform`` with people; apart, because scikit-learn would make a frame of its result."""
 
     def fit_transform(self: PublicTable, X: Any, y: object = None) -> Any:  # type: ignore[misc]
-        """Return the columns of numbers for a fit, with the people of their rows if the schema has ``[person]``.
+        """Return the public table's columns of numbers for a fit, with the people of its rows if it has ``[person]``.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they ma
 
 
 def resolve_budget_setting(epsilon: object, delta: object, mu: object, owner: str) -> Guarantee:
-    """Return the guarantee that the budget parameters ask for."""
+    """Return the guarantee that the settings of the budget ask for."""
     allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
     if mu is not None:
         if epsilon is not None or delta is not None:
@@ -138,7 +138,7 @@ def check_optional_positive(name: str, value: object, owner: str, unit: float = 
 def resolve_bounds_setting(
     name: str, bounds: object, columns: int | None, owner: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
+    """Return a setting of bounds as arrays (low, high) of ``columns`` entries (scalars if None), or None."""
     if bounds is None:
         return None
     shape = "None or a pair (low, high) of finite numbers with low < high"

@@ -211,7 +211,7 @@ def _encode_training_file(
     assert schema.target is not None
     name = schema.target.name
     if labels:
-        target = read_file_labels(table, name, kind, ignored, schema)
+        target = read_table_file_labels(table, name, kind, ignored, schema)
     else:
         numbers = schema.target.transformed(_read_file_target(table, name, schema.file, ignored))
         if schema.target.event is not None:  # of records that were censored, times are below 0
@@ -290,10 +290,10 @@ def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat
     return numbers
 
 
-def read_file_labels(
+def read_table_file_labels(
     table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False, schema: Schema | None = None
 ) -> pl.Series:
-    """Return a column of labels of this kind, "whole" or "text"; of no kind: whole numbers where all of them are.
+    """Read a table file's column of labels, "whole" or "text"; of no kind: whole numbers where all of them are.
 
     Of no kind, other numbers are refused: labels become public, and measurements are no labels. With ``ignored`` other
     cells are missing instead of refused. Text is matched with the schema's classes, so that ``1.0`` is the class ``1``.
@@ -313,7 +313,7 @@ def read_file_labels(
             labels = encode_labels(read_cells(text), classes, schema.file.decimal)
             declared = pl.Series(text.name, labels.tolist(), dtype=pl.String)
         if ignored:
-            return declared if kind == "text" else _whole_file_labels(declared)
+            return declared if kind == "text" else _whole_table_file_labels(declared)
         missing = text.null_count() > 0 or bool((text == "").any())
         whole = text.cast(pl.Int64, strict=False)
         numbers = text.cast(pl.Float64, strict=False)
@@ -347,8 +347,8 @@ def read_file_labels(
     return whole if whole.null_count() == 0 else text
 
 
-def _whole_file_labels(text: pl.Series) -> pl.Series:
-    """Return the whole numbers of a column of text, written with or without a decimal point, as objects."""
+def _whole_table_file_labels(text: pl.Series) -> pl.Series:
+    """Return the whole numbers of a file's column of text, with or without a decimal point, as objects."""
     whole = text.cast(pl.Int64, strict=False)
     numbers = text.cast(pl.Float64, strict=False)
     exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
@@ -480,7 +480,7 @@ def load_file_piece(piece: FilePiece, schema: Schema, kind: str | None, ignored:
 
 def _has_whole_labels(piece: FilePiece, target: str) -> bool:
     table = piece.read([target])
-    return bool(table.height == 0 or read_file_labels(table, target).dtype.is_integer())
+    return bool(table.height == 0 or read_table_file_labels(table, target).dtype.is_integer())
 
 
 def read_file_partitions(

@@ -295,13 +295,13 @@ class PiecewiseLinear(VectorLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
-        return np.asarray(self._heights(u).max(axis=1))
+        return np.asarray(self._vector_loss_heights(u).max(axis=1))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The slope of the first piece that attains the maximum."""
-        return np.asarray(self._slopes[self._heights(u).argmax(axis=1)])
+        return np.asarray(self._slopes[self._vector_loss_heights(u).argmax(axis=1)])
 
-    def _heights(self, u: Array) -> Array:
+    def _vector_loss_heights(self, u: Array) -> Array:
         """``<a_p, u> + b_p`` of every vector u and piece."""
         # One product after the other: which piece is the highest must not depend on how many rows there are, as the
         # rounding of a product of matrices does.

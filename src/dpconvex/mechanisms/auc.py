@@ -53,7 +53,7 @@ _AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs no
 
 
 def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
-    """Return the share of ``mu^2`` of each release, what it is, and how often."""
+    """Return the share of ``mu^2`` of each release of AUC moments, what it is, and how often."""
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
     return {
@@ -89,7 +89,7 @@ def prove_auc_moments(certificate: Certificate) -> CertificateProof:
 
 
 def private_auc_median(above_half: Callable[[float], float], low: float, high: float) -> float:
-    """Return a point near the median of a positive statistic by six steps of noisy bisection, on a log scale.
+    """Return a point near the median of an AUC statistic by six steps of noisy bisection, on a log scale.
 
     ``above_half`` is the noisy number of records below a point less half of all; ``[low, high]`` the first bracket.
     """
@@ -102,7 +102,7 @@ def private_auc_median(above_half: Callable[[float], float], low: float, high: f
 
 
 def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts) -> Array:
-    """Return coefficients from released median norms, centre, prevalence, second moments and class difference.
+    """Return AUC coefficients from released median norms, centre, prevalence, second moments and class difference.
 
     Midpoint of the class means and prevalence go into ``record``, and the number of rows where some may be ignored.
     """
@@ -262,7 +262,7 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
 
     name: ClassVar[str] = "auc-objective"
 
-    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+    def _measure_pairs(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
         """Bring the rows of AUC pairs to a unit in which no two are further apart than 2.
 
         The unit is the released median norm, to which rows are clipped, if that at least halves the noise. Otherwise it
@@ -272,4 +272,4 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
             return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
         median = private_auc_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
-        record["row_length"] = minimiser.measure_rows(median if 4 * median <= widest else None)
+        record["row_length"] = minimiser.measure_minimised_pairs(median if 4 * median <= widest else None)

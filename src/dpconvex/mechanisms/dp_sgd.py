@@ -121,7 +121,7 @@ def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -
 
 @calibrates("sgd")
 def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
-    """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
+    """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme that draws them."""
     settings = parameters["sgd"]
     _, _, _, steps = _checked_sgd_scheme(bounds, settings)
     check_mechanism_slope(bounds, _OWNER)
@@ -136,7 +136,7 @@ def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Para
 
 @proves("sgd")
 def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
-    """Account for the stated steps with the stated noise, batches and scheme."""
+    """Account for DP-SGD's stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
     certificate.check_terms("gradients")
@@ -300,13 +300,13 @@ class _NoisySGDRun:
     def run(self) -> Array:
         averaged = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
         total = np.zeros_like(self.theta)
-        self._take(self.steps - averaged, total)
+        self._take_sgd_steps(self.steps - averaged, total)
         total[:] = 0.0
-        self._take(averaged, total)
+        self._take_sgd_steps(averaged, total)
         return np.asarray(total / averaged)
 
-    def _take(self, steps: int, total: Array) -> None:
-        """Take steps in chunks of about as many sampled records."""
+    def _take_sgd_steps(self, steps: int, total: Array) -> None:
+        """Take steps of DP-SGD in chunks of about as many sampled records."""
         single = self.compiled if self.sampling == "fixed" and self.size == 1 else None
         copied = self.mapped is None and single is None
         chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
@@ -315,22 +315,22 @@ class _NoisySGDRun:
             if self.rows.has_people:  # of people, a random row each, drawn anew every so many steps
                 everyone = np.arange(self.n_rows)
                 self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
-            self._batches(count, total) if single is None else self._single(count, total, single)
+            self._sgd_of_batches(count, total) if single is None else self._sgd_of_records(count, total, single)
             steps -= count
 
-    def _single(self, steps: int, total: Array, compiled: CompiledSlope) -> None:
-        """Take steps of one record each, compiled."""
+    def _sgd_of_records(self, steps: int, total: Array, compiled: CompiledSlope) -> None:
+        """Take steps of DP-SGD of one record each, compiled."""
         from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
         chosen = self.generator.integers(0, self.n_rows, size=steps)
-        for visited, records in self._visited(chosen, block_rows(self.theta.size)):
+        for visited, records in self._sgd_records(chosen, block_rows(self.theta.size)):
             run_single_sgd_loop(
                 self.generator, visited, *records, compiled,
                 self.theta, total, self.settings["step_size"], self.alpha, self.std,
             )  # fmt: skip
 
-    def _visited(self, chosen: RowIndices, few: int) -> Iterator[tuple[RowIndices, tuple[Array, Array, Array]]]:
-        """Yield indices of records with the rows, targets and weights they index; at most `few` copied rows at once."""
+    def _sgd_records(self, chosen: RowIndices, few: int) -> Iterator[tuple[RowIndices, tuple[Array, Array, Array]]]:
+        """Yield indices of DP-SGD's records with the rows, targets and weights they index; `few` copies at once."""
         if self.mapped is not None:
             yield chosen, self.mapped
             return
@@ -338,14 +338,14 @@ class _NoisySGDRun:
             records = self.rows.take(chosen[start : start + few]).mapped()
             yield np.arange(len(records[1])), records
 
-    def _batches(self, steps: int, total: Array) -> None:
-        """Take steps of a batch each: compiled for dense rows and losses of the package, in numpy otherwise."""
+    def _sgd_of_batches(self, steps: int, total: Array) -> None:
+        """Take steps of DP-SGD of a batch each: compiled for dense rows and losses of the package, else in numpy."""
         from dpconvex.solvers.sgd_loops import draw_sgd_batches, run_batch_sgd_loop, sgd_batch_members
 
         sizes, swaps = draw_sgd_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
         chosen, few = sgd_batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
         if self.compiled is not None and not self.sparse and chosen.size:
-            ((visited, records),) = self._visited(chosen, chosen.size)
+            ((visited, records),) = self._sgd_records(chosen, chosen.size)
             run_batch_sgd_loop(
                 self.generator, sizes, visited, *records, self.compiled, self.theta,
                 total, self.settings["step_size"], self.alpha, self.std, float(self.size),
@@ -353,7 +353,7 @@ class _NoisySGDRun:
             return
         for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
             gradient = self.std * self.generator.standard_normal(self.theta.size)
-            for visited, (rows, targets, weights) in self._visited(batch, few):
+            for visited, (rows, targets, weights) in self._sgd_records(batch, few):
                 block = rows[visited]
                 slopes = self.loss.gradient(targets[visited], block_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
@@ -384,7 +384,7 @@ def descend_noisy_sgd(
     shared = None if records.shared is None else StructuredNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples
 
-    def take_step(theta: Array) -> Array:
+    def take_sgd_step(theta: Array) -> Array:
         if settings["sampling"] == "fixed":
             batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
         else:
@@ -403,4 +403,4 @@ def descend_noisy_sgd(
         return np.asarray(theta - step * move)
 
     with single_threaded_blas():  # the products are small: threads would wait for each other
-        return average_mechanism_iterates(take_step, np.zeros(objective.dim), steps, averaged)
+        return average_mechanism_iterates(take_sgd_step, np.zeros(objective.dim), steps, averaged)

@@ -188,8 +188,8 @@ class ObjectivePerturbation(PrivateMechanism):
     ) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
-        self._measure(minimiser, certificate, record)
+        self._measure_pairs(minimiser, certificate, record)
         return minimiser.release(self.solver)
 
-    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+    def _measure_pairs(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
         """Bring rows to the certificate's units, where they are not in them."""

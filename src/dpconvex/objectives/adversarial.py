@@ -156,9 +156,9 @@ class AdversarialObjective(AdversarialRowsObjective):
         margins = (self.dim + 10) * square * size + 4 * (row_map.weighted_norm + reach)
         slopes = self._share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
-        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._turning_error(size)
+        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._adversary_turning_error(size)
 
-    def _turning_error(self, size: float) -> float:
+    def _adversary_turning_error(self, size: float) -> float:
         """Bound what rounding of an adversary's hull products ``v . c`` adds: M' turns by ``g^2 / width``.
 
         The other sets' gradients are quotients, computed within a few roundings of themselves.
@@ -178,12 +178,12 @@ class AdversarialObjective(AdversarialRowsObjective):
         """
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
         _, slope, _ = self._adversary(theta + shift)
-        taken, left = self._taken(theta, shift)
+        taken, left = self._adversary_takes(theta, shift)
         loss, reach = self.loss, self.perturbation_norm
         # The value of one's own support function is taken to err by 16 roundings of its bound.
         loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
 
-        def part(block: Array, y: Array, w: Array) -> Sums:
+        def adversarial_gradient_part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = exact_objective_margins(block, theta)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
@@ -194,14 +194,14 @@ class AdversarialObjective(AdversarialRowsObjective):
             sums = CompensatedBlockSum(w * slopes, np.column_stack([block, y]))
             return sums, weights @ np.abs(slopes), weights @ errors
 
-        sums, terms, errors = self.rows.sum(part)
+        sums, terms, errors = self.rows.sum(adversarial_gradient_part)
         total, pull = sums.value[:-1], float(sums.value[-1])
         gradient = self._gradient((total - pull * slope) / self.divisor, theta) + self.alpha * shift
         roundings = (self.dim + 20) * float(terms) / self.divisor + 4 * self.alpha * (size + moved)
         error = float(1.01 * (float(errors) / self.divisor + UNIT * roundings))
-        return gradient, error + self._turning_error(size + moved)
+        return gradient, error + self._adversary_turning_error(size + moved)
 
-    def _taken(self, theta: Array, shift: Array) -> tuple[float, float]:
+    def _adversary_takes(self, theta: Array, shift: Array) -> tuple[float, float]:
         """Return what the adversary takes, ``radius M(theta + shift)``, as an unevaluated sum of two floats."""
         with localcontext() as context:
             context.prec = 60
@@ -261,7 +261,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         wide, slope, _ = self._adversary(theta)
 
         def part(y: Array, z: Array, w: Array) -> Sums:
-            up, down, a, b, _, _ = self._sides(y, z, wide)
+            up, down, a, b, _, _ = self._adversarial_sides(y, z, wide)
             value = self.width * np.logaddexp(up / self.width, down / self.width)
             return w * (b - a), float(w @ (a + b)), float(w @ value)
 
@@ -279,8 +279,8 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         wide, slope, bend = self._adversary(theta)
 
         @takes_sparse_blocks
-        def part(block: Array, y: Array, w: Array) -> Sums:
-            _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._sides(y, block @ theta, wide)
+        def adversarial_hessian_part(block: Array, y: Array, w: Array) -> Sums:
+            _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._adversarial_sides(y, block @ theta, wide)
             ones = np.ones(y.size)
             second = moved_block_gram(block, w * p * curved_up, -ones, slope)
             second = second + moved_block_gram(block, w * (1 - p) * curved_down, ones, slope)
@@ -292,7 +292,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
             second = second + float(mixed @ cross**2) * np.outer(slope, slope)
             return second, float(w @ (a + b))
 
-        second, pull = self.rows.sum(part)
+        second, pull = self.rows.sum(adversarial_hessian_part)
         return self._hessian((second + pull * bend) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
@@ -315,7 +315,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
         turning *= self._support_curvature * size + self._support_length
         return float(1.01 * UNIT * (slopes + sums + turning + 3 * self.alpha * size))
 
-    def _sides(
+    def _adversarial_sides(
         self, y: Array, z: Array, wide: float
     ) -> tuple[Array, Array, Array, Array, Array, tuple[Array, Array, Array, Array]]:
         """Return losses of residuals that the adversary moves up and down, a, b, p, and their slopes and curvatures."""
@@ -334,7 +334,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
 
 
 def adversarial_loss_minimiser(loss: PointwiseLoss) -> float:
-    """Return a residual at which a convex loss is least; ``±1000`` if it falls or rises all the way."""
+    """Return a residual at which an adversarial loss is least; ``±1000`` if it falls or rises all the way."""
     low, high = -_FAR, _FAR
     if loss.slope_at(np.array([low]))[0] >= 0:
         return low
@@ -436,7 +436,7 @@ class CostlyAdversaryObjective(RowObjective):
         moved, k = self._moved(theta)
 
         def part(y: Array, z: Array, w: Array) -> Sums:
-            u = self._worst_margin(y * z, k)
+            u = self._worst_adversarial_margin(y * z, k)
             slopes = self.loss.gradient(1.0, u)
             value = self.loss.value(1.0, u) - 0.5 * k * slopes**2
             return w * slopes * y, float(w @ slopes**2), float(w @ value)
@@ -451,8 +451,8 @@ class CostlyAdversaryObjective(RowObjective):
         moved, k = self._moved(theta)
 
         @takes_sparse_blocks
-        def part(block: Array, y: Array, w: Array) -> Sums:
-            u = self._worst_margin(y * (block @ theta), k)
+        def costly_adversary_part(block: Array, y: Array, w: Array) -> Sums:
+            u = self._worst_adversarial_margin(y * (block @ theta), k)
             slopes = self.loss.gradient(1.0, u)
             curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
             factors = w * curvature / (1 - curvature * k)
@@ -460,7 +460,7 @@ class CostlyAdversaryObjective(RowObjective):
             pushed = moved_block_gram(block, factors, 2 / self.cost * slopes * y, moved)
             return pushed, float(w @ slopes**2)
 
-        second, squares = self.rows.sum(part)
+        second, squares = self.rows.sum(costly_adversary_part)
         diagonal = np.full(self.dim, squares / self.cost)
         diagonal[: self._lead] = 0.0
         return self._hessian((second + np.diag(diagonal)) / self.divisor)
@@ -524,7 +524,7 @@ class CostlyAdversaryObjective(RowObjective):
         moved[: self._lead] = 0.0
         return moved, min(float(moved @ moved) / self.cost, 0.9 / self.loss.smoothness)
 
-    def _worst_margin(self, m: Array, k: float) -> Array:
+    def _worst_adversarial_margin(self, m: Array, k: float) -> Array:
         """Return the margin that a paying adversary leaves: solve ``u - c'(u) k = m`` within ``[m - slope k, m]``."""
         low, high = m - self.loss.lipschitz * k, m.copy()
         u = m + k * self.loss.gradient(1.0, m)

@@ -84,7 +84,7 @@ def smoothed_adversary_support(
 def exact_adversary_support(
     coefficients: list[Decimal], norm: str, width: Decimal, shape: Shape | None = None
 ) -> Decimal:
-    """Return the same value in the current decimal context."""
+    """Return the support function of an adversary's set in the current decimal context."""
     squares = [c**2 for c in coefficients]
     if norm in ("linf", "box"):
         sizes = [Decimal(1)] * len(squares) if shape is None else [Decimal(r) for r in shape]  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def check_support(support: Support, size: int, length: float, curvature: float) 
 
 
 def hull_of(support_point: Callable[[Array], Array], size: int, directions: int = 500) -> Shape:
-    """Return the ``shape`` of a hull inside a convex set that is given by its support points.
+    """Return the ``shape`` of an adversary's hull inside a convex set that is given by its support points.
 
     Nothing of the callable has to be trusted: its values at public directions (the axes, and random ones of a fixed
     seed) are the vectors of the hull, which certificates state. The hull lies inside the set, and fills it as

@@ -235,7 +235,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         loss = self.loss
         clamp = loss.clamp if isinstance(loss, ClampedTargetLoss) else None
 
-        def part(block: Array, y: Array, w: Array) -> Sums:
+        def empirical_gradient_part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = objectives.exact_objective_margins(block, theta)
             correction += block @ shift
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
@@ -250,7 +250,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
             sums = CompensatedBlockSum(w * slopes, block)
             return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-        total, terms, errors = self.rows.sum(part)
+        total, terms, errors = self.rows.sum(empirical_gradient_part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor
         allowance = self._allowance(*per_row, size + moved, additions=1)
         gradient = self._gradient(total.value / self.divisor, theta) + self.alpha * shift
@@ -276,7 +276,7 @@ class MultiTargetEmpiricalObjective(EmpiricalObjective):
 
 
 def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
-    """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
+    """Return the empirical risk's slopes at margins known up to `error`, and bounds of how wrong they may be."""
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.
     error = error + 2 * UNIT * np.abs(z)
@@ -286,7 +286,7 @@ def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) ->
 
 
 def empirical_with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
-    """Return the objective with targets clamped to a public limit, if its bounds are those of residuals.
+    """Return the empirical objective with targets clamped to a public limit, if its bounds are those of residuals.
 
     ``tilt`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
     """

@@ -183,9 +183,9 @@ class LinearTermObjective(RidgeObjective):
     linear: Array
 
     def _set_linear(self, linear: npt.ArrayLike | None) -> None:
-        self.linear = self._vector(np.zeros(self.dim) if linear is None else linear)
+        self.linear = self._checked_linear_term(np.zeros(self.dim) if linear is None else linear)
 
-    def _vector(self, vector: npt.ArrayLike) -> Array:
+    def _checked_linear_term(self, vector: npt.ArrayLike) -> Array:
         checked = np.array(vector, dtype=np.float64)
         if checked.shape != (self.dim,):
             raise ValueError(
@@ -197,7 +197,7 @@ class LinearTermObjective(RidgeObjective):
     def with_linear(self, linear: npt.ArrayLike) -> Self:
         """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
         other = copy.copy(self)
-        other.linear = self.linear + self._vector(linear)
+        other.linear = self.linear + self._checked_linear_term(linear)
         return other
 
     def _penalty(self, theta: Array) -> float:

@@ -108,7 +108,7 @@ class PairwiseObjective(LinearTermObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """Facts about this objective that the certificate of a release must state."""
+        """Facts about the pairwise objective that the certificate of a release must state."""
         ahead, behind = self.min_counts
         facts = {
             "objective": "mean over pairs", "loss": self.loss, "alpha": self.alpha, "n_features": self.dim,
@@ -131,7 +131,7 @@ class PairwiseObjective(LinearTermObjective):
         return float(self.loss.lipschitz) * 2 * self.row_norm
 
     def with_rows(self, function: RowChange, row_norm: float, alpha: float | None = None) -> PairwiseObjective:
-        """Return the same objective of other rows, ``function(block)``, no longer than ``row_norm``.
+        """Return the pairwise objective of other rows, ``function(block)``, no longer than ``row_norm``.
 
         Every row that the function returns must depend on one row alone.
         """
@@ -164,7 +164,7 @@ class PairwiseObjective(LinearTermObjective):
     def subsample(self, rows: int) -> PairwiseObjective:
         """Return the objective of about `rows` records, half of each class where it has so many, scaled like F."""
         ahead, behind = (spread_indices(count, size) for count, size in self._shares(rows))
-        return self._of_sample(self.positives[ahead], self.negatives[behind])
+        return self._pairwise_sample(self.positives[ahead], self.negatives[behind])
 
     def _shares(self, rows: int) -> list[tuple[int, int]]:
         """Return how many records each class has, and how many of them are sampled."""
@@ -173,7 +173,7 @@ class PairwiseObjective(LinearTermObjective):
         sizes = (fewer, rows - fewer) if ahead <= behind else (rows - fewer, fewer)
         return [(ahead, min(ahead, sizes[0])), (behind, min(behind, sizes[1]))]
 
-    def _of_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
+    def _pairwise_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
         nothing, facts = np.empty((0, self.dim)), (self.loss, self.alpha, *self.min_counts, self.linear)
         sample = PairwiseObjective(nothing, nothing[:, 0] > 0, *facts, row_norm=self.row_norm)
         sample.positives, sample.negatives = positives, negatives
@@ -237,14 +237,14 @@ class PairwiseObjective(LinearTermObjective):
         s, t = self._scores(w)
         hessian = np.zeros((self.dim, self.dim))
         if s.size and t.size:
-            ahead, behind, cross = self._curvatures(s, t)
+            ahead, behind, cross = self._pairwise_curvatures(s, t)
             hessian = pairwise_weighted_squares(self.positives, ahead) - cross - cross.T
             hessian += pairwise_weighted_squares(self.negatives, behind)
             values, vectors = np.linalg.eigh((hessian + hessian.T) / (2 * self.divisor))
             hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
         return self._hessian(hessian)
 
-    def _curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
+    def _pairwise_curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
         """Return row and column sums of the pairwise ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
@@ -377,9 +377,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def each_row(self, function: RowChange) -> Array:
         """Return ``function(block)``, one number per row, of all rows of both classes: private."""
-        return np.concatenate([side for part in self._numbers(function) for side in part])
+        return np.concatenate([side for part in self._pairwise_numbers(function) for side in part])
 
-    def _numbers(self, function: RowChange) -> Iterator[Sums]:
+    def _pairwise_numbers(self, function: RowChange) -> Iterator[Sums]:
         """Yield one number for every row of the pairwise objective's two classes, partition after partition."""
         number = _compose_pairwise_changes((*self._changes, function))
 
@@ -394,7 +394,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         self._last = None
 
     def subsample(self, rows: int) -> PairwiseObjective:
-        """Return the objective of the records in memory that `PairwiseObjective.subsample` would take."""
+        """Return the pairwise objective of records in memory that `PairwiseObjective.subsample` would take."""
         chosen = [spread_indices(count, size) for count, size in self._shares(rows)]
         ends = np.cumsum([(0, 0), *self._class_counts], axis=0)
         calls = []
@@ -405,7 +405,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 local.append(chosen[side][first:last] - start[side])
             calls.append(_take_pairwise_classes(_compose_pairwise_changes(self._changes), local[0], local[1]))
         parts = list(self.rows.each(calls))
-        return self._of_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
+        return self._pairwise_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
     @cached_property
     def _samples(self) -> dict[tuple[RowChange, ...], PairwiseObjective]:
@@ -417,7 +417,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             self._samples[self._changes] = self.subsample(_SAMPLE)
         return self._samples[self._changes].hessian(w)
 
-    def _cells(self, w: Array) -> tuple[PairCellMoments, PairCellMoments] | None:
+    def _pairwise_cells(self, w: Array) -> tuple[PairCellMoments, PairCellMoments] | None:
         """Return tables of both classes' pairwise scores, remembered for the last w, or None where scores must do."""
         if self.loss.piecewise_quadratic is not None:
             return None
@@ -433,7 +433,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return None if any(cells.wide for cells in self._last[1]) else self._last[1]
 
     def _data_value(self, w: Array) -> float:
-        cells = self._cells(w)
+        cells = self._pairwise_cells(w)
         if cells is None:
             return super()._data_value(w)
         ahead, behind = cells
@@ -444,7 +444,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _data_gradient(self, w: Array) -> Array:
         """Return the pairwise gradient without penalty, from tables of scores where there are some."""
-        cells = self._cells(w)
+        cells = self._pairwise_cells(w)
         changed = _compose_pairwise_changes(self._changes)
         if cells is not None:
             ahead, behind = cells
@@ -473,7 +473,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _scores(self, w: Array) -> tuple[Array, Array]:
         """Return the scores of both classes, partition after partition."""
-        parts = list(self._numbers(lambda block: np.asarray(block @ w)))
+        parts = list(self._pairwise_numbers(lambda block: np.asarray(block @ w)))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     @property

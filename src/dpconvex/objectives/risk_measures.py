@@ -223,7 +223,7 @@ class TiltedObjective(RiskMeasureObjective):
     def _sum(self, theta: Array, with_hessian: bool = False) -> _TiltedRiskSum:
         tilt, loss = self.tilt, self.loss
 
-        def part(block: Array, y: Array, w: Array, z: Array, v: Array) -> tuple[_TiltedRiskSum]:
+        def tilted_risk_part(block: Array, y: Array, w: Array, z: Array, v: Array) -> tuple[_TiltedRiskSum]:
             losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
             sums = _TiltedRiskSum(tilt * losses, v)
             factors = sums.factors
@@ -233,7 +233,7 @@ class TiltedObjective(RiskMeasureObjective):
                 parts.append(block_gram(block, factors * curvature))
             return (sums.with_parts(*parts),)
 
-        (sums,) = self._sum_records(theta, part)
+        (sums,) = self._sum_records(theta, tilted_risk_part)
         return cast(_TiltedRiskSum, sums)
 
 

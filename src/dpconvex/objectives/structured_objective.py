@@ -300,7 +300,7 @@ class StructuredObjective(LinearTermObjective):
 
     @property
     def public_facts(self) -> dict[str, object]:
-        """Facts about this objective that the certificate of a release must state."""
+        """Facts about the structured objective that the certificate of a release must state."""
         return {
             "shared": self.records.shared,
             "objective": "mean of losses of residual vectors",

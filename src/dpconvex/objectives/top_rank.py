@@ -93,7 +93,7 @@ class TopRankObjective(RidgeObjective):
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """Return the top-rank objective and its gradient: a pass for the scores, and one that sums."""
         theta = np.asarray(theta, dtype=np.float64)
-        found = self._level(theta)
+        found = self._top_level(theta)
         value = float(np.sum(self.loss.value(1.0, found.margins))) / self._count
         share = -found.pull / self.top
 
@@ -108,7 +108,7 @@ class TopRankObjective(RidgeObjective):
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of the top-rank objective."""
         theta = np.asarray(theta, dtype=np.float64)
-        found, width = self._level(theta), self.width
+        found, width = self._top_level(theta), self.width
         share = -found.pull / self.top  # not negative
 
         @takes_sparse_blocks
@@ -142,11 +142,11 @@ class TopRankObjective(RidgeObjective):
         sums = (LOSS_ULPS + self.n_rows + self.dim) * self.gradient_bound
         return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
 
-    def _level(self, theta: Array) -> _TopRankLevel:
+    def _top_level(self, theta: Array) -> _TopRankLevel:
         """Return the top's level T with its derivatives, and the margins of positive records."""
         scores = np.concatenate([z for (z,) in self.rows.each(lambda rows: (rows.predicted(theta).weights,))])
         negative = scores[self._labels < 0]
-        t, width, extra = self._threshold(negative), self.width, 2 * self.top
+        t, width, extra = self._top_threshold(negative), self.width, 2 * self.top
         u = (negative - t) / width
         above = float(np.logaddexp(0.0, u).sum()) + extra * float(np.logaddexp(0.0, -t / width))
         level = t + width * above / self.top
@@ -156,7 +156,7 @@ class TopRankObjective(RidgeObjective):
         pull = float(np.sum(self.loss.gradient(1.0, margins)))
         return _TopRankLevel(level, t, bend / width, margins, pull)
 
-    def _threshold(self, scores: Array) -> float:
+    def _top_threshold(self, scores: Array) -> float:
         """Return the threshold t of the top, the root of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.
 
         t is at least 0, where the public records alone weigh K, and at most where all weights are K over their number.

@@ -267,7 +267,7 @@ def _release_stds(bounds: LinearBounds, guarantee: Guarantee, alphas: Array) -> 
 
 
 def linear_preset(bounds: LinearBounds, guarantee: Guarantee, radius: float) -> Prescription:
-    r"""Return the penalty of output perturbation that minimises a dimension-free bound on the excess risk.
+    r"""Prescribe the penalty of output perturbation that minimises a dimension-free bound on the excess risk.
 
     A record sees the noise through its own row only, so noise of standard deviation t per coordinate adds at most
     ``beta t^2 / 2`` (smooth losses: beta bounds the trace of a record's Hessian) and at most ``L t sqrt(2/pi)`` to the

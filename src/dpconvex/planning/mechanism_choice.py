@@ -110,7 +110,7 @@ Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
 def _choose_mechanism(
     mechanism: object, request: MechanismRequest[AnyBounds], choosers: Mapping[str, Chooser], owner: str
 ) -> MechanismChoice:
-    """Return the choice for the mechanism that was named, or for ``"auto"``; raises what the first candidate raised."""
+    """Choose the mechanism that was named, or for ``"auto"`` the best; raises what the first candidate raised."""
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
         if found.name not in choosers:
@@ -191,7 +191,7 @@ def _choose_quantile_output(mechanism: OutputPerturbation, request: MechanismReq
 def _choose_descent_mechanism(
     mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
 ) -> MechanismChoice:
-    """Return the choice of a noisy descent, of quantiles or classifiers."""
+    """Choose the settings of a noisy descent mechanism, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
@@ -299,7 +299,7 @@ def contractive_bandwidth(
 def choose_structured_mechanism(
     mechanism: object, request: MechanismRequest[StructuredBounds], owner: str
 ) -> MechanismChoice:
-    """Return the choice for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
+    """Choose a mechanism for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
     named = {
         "objective": ObjectivePerturbation(),
         "gradient": StructuredGradientDescent(),
@@ -451,7 +451,7 @@ def choose_auc_mechanism(
     find_length: bool,
     owner: str,
 ) -> MechanismChoice:
-    """Return the choice for the AUC.
+    """Choose the mechanism for the AUC.
 
     ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
     descent goes: a ranking by the odds of a label has the largest AUC. With ``find_length`` and no alpha given,

@@ -58,7 +58,7 @@ def require(holds: object, sentence: str) -> None:
 
 @contextmanager
 def refuse_malformed_certificate(sentence: str) -> Iterator[None]:
-    """Turn errors of values that a stranger wrote into a CertificateError."""
+    """Turn errors of values that a stranger wrote in a certificate into a CertificateError."""
     try:
         yield
     except CertificateError:
@@ -230,7 +230,7 @@ def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: 
 
 
 def _find_certificate_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
-    """Return the rule of a mechanism, after loading the module that registers it."""
+    """Return the rule of a certificate's mechanism, after loading the module that registers it."""
     modules = import_module(_MECHANISMS).RULES
     if isinstance(mechanism, str) and mechanism in modules:
         import_module(f"{_MECHANISMS}.{modules[mechanism]}")
@@ -322,7 +322,7 @@ class Certificate(CertifiedPromise):
             guarantee, bounds.relation, mechanism, theorem="", bounds=bounds, noise=derived.noise, sampler="",
             parameters={**chosen, **derived.stated}, solver_tolerance=derived.solver_tolerance, unit=bounds.unit,
         )  # fmt: skip
-        proof = draft._proof()
+        proof = draft._certificate_proof()
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         return replace(draft, digest=draft._hash())
 
@@ -372,11 +372,11 @@ class Certificate(CertifiedPromise):
         >>> two.epsilon_bound, f"{two.delta_bound:.2g}"
         (2.0, '3.2e-06')
         """
-        return group_guarantee(self.guarantee, self._proof().guarantee, size)
+        return group_guarantee(self.guarantee, self._certificate_proof().guarantee, size)
 
     def gaussian_mu(self) -> float | None:
         """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
-        proven = self._proof().guarantee
+        proven = self._certificate_proof().guarantee
         return proven.mu if isinstance(proven, GaussianDP) else None
 
     def verify(self) -> None:
@@ -395,7 +395,7 @@ class Certificate(CertifiedPromise):
         require(self.unit == unit, f"The certificate's 'unit' must be {unit!r}, as its bounds say.")
         finite = type(self.solver_tolerance) in (int, float) and 0 <= self.solver_tolerance < math.inf
         require(finite, "The certificate's 'solver_tolerance' must be a finite number.")
-        proof = self._proof()
+        proof = self._certificate_proof()
         require(self.theorem == proof.theorem, "The certificate's 'theorem' is not that of its mechanism.")
         allowed = (proof.sampler, SEEDED)
         require(self.sampler in allowed, "The certificate's 'sampler' is not the one its mechanism uses.")
@@ -403,12 +403,12 @@ class Certificate(CertifiedPromise):
             intact = self.digest == self._hash()
         require(intact, "The certificate was edited: its digest does not match its fields.")
 
-    def _proof(self) -> CertificateProof:
+    def _certificate_proof(self) -> CertificateProof:
         """Return what the certificate's noise proves, or raise if it is less than the guarantee."""
         with refuse_malformed_certificate("The public facts do not support the guarantee"), np.errstate(all="ignore"):
             proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
             enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
-        self._check_records()
+        self._check_certified_records()
         wanted, proven = self.guarantee, proof.guarantee
         require(enough, f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
         if proof.sampler == EXACT:
@@ -418,7 +418,7 @@ class Certificate(CertifiedPromise):
             require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
         return proof
 
-    def _check_records(self) -> None:
+    def _check_certified_records(self) -> None:
         """Raise unless the certified mechanism's sums carry what the facts say of weights, people and ignored rows."""
         bounds = self.bounds
         plain = bounds.unit == RECORD and not bounds.weighted_rows
@@ -473,7 +473,7 @@ class Certificate(CertifiedPromise):
         require(enough, "The certificate's 'solver_tolerance' is smaller than float64 can certify.")
         return self.solver_tolerance
 
-    def _to_dict(self) -> Facts:
+    def _certificate_to_dict(self) -> Facts:
         return {
             "format": FORMAT,
             **{item.name: getattr(self, item.name) for item in fields(self)},
@@ -483,14 +483,14 @@ class Certificate(CertifiedPromise):
         }
 
     def _hash(self) -> str:
-        content = self._to_dict()
+        content = self._certificate_to_dict()
         content.pop("digest")
         text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the certificate as JSON; equal public facts give equal text."""
-        return json.dumps(self._to_dict(), indent=2, allow_nan=False)
+        return json.dumps(self._certificate_to_dict(), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:

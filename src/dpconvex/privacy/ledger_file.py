@@ -90,7 +90,7 @@ class LedgerFile:
         try:
             handle, draft = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
             os.close(handle)
-            self._write_draft(draft, record)
+            self._draft_ledger_file(draft, record)
             try:
                 os.link(draft, self.path)
             except FileExistsError:
@@ -109,7 +109,7 @@ class LedgerFile:
             if draft and os.path.exists(draft):
                 os.unlink(draft)
 
-    def _write_draft(self, draft: str, record: Facts) -> None:
+    def _draft_ledger_file(self, draft: str, record: Facts) -> None:
         """Write a new ledger file with its first record, before it gets its name."""
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
@@ -126,8 +126,8 @@ class LedgerFile:
 
     def read(self) -> LedgerFileSnapshot:
         """Return the newest state of the log, in a time that does not depend on its length."""
-        with self._open() as connection, _ledger_file_transaction(connection, "DEFERRED"):
-            snapshot = self._newest(connection)
+        with self._open_ledger_file() as connection, _ledger_file_transaction(connection, "DEFERRED"):
+            snapshot = self._newest_ledger_state(connection)
         self.seen = (snapshot.number, snapshot.digest)
         return snapshot
 
@@ -138,21 +138,21 @@ class LedgerFile:
         What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
         the block leaves the file as it was.
         """
-        with self._open() as connection:
+        with self._open_ledger_file() as connection:
             with _ledger_file_transaction(connection, "IMMEDIATE"):
-                snapshot = self._newest(connection)
+                snapshot = self._newest_ledger_state(connection)
                 yield snapshot
                 if snapshot.added:
                     _write_ledger_file(connection, snapshot)
                     # Whatever swallows a record: what is not there is not granted.
-                    if self._last(connection) != (snapshot.number, snapshot.digest):
+                    if self._last_ledger_record(connection) != (snapshot.number, snapshot.digest):
                         raise self.damaged("it does not keep what is written")
             self.seen = (snapshot.number, snapshot.digest)
 
     def verify(self, expected: tuple[int, str] | None = None) -> tuple[LedgerFileSnapshot, list[Facts]]:
         """Return the ledger file's newest state and all records after checking every link, total and ``expected``."""
-        with self._open() as connection, _ledger_file_transaction(connection, "DEFERRED"):
-            newest = self._newest(connection)
+        with self._open_ledger_file() as connection, _ledger_file_transaction(connection, "DEFERRED"):
+            newest = self._newest_ledger_state(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise self.damaged("its pages are damaged")
             replayed = LedgerFileSnapshot(0, _GENESIS, {}, self.advance)
@@ -179,7 +179,7 @@ class LedgerFile:
         return newest, replayed.added
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def _open_ledger_file(self) -> Iterator[sqlite3.Connection]:
         """Connect to the database in the ledger's file; errors say what they mean for the ledger."""
         try:
             if os.path.getsize(self.path) == 0:
@@ -196,16 +196,16 @@ class LedgerFile:
                 f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget what was spent."
             ) from None
         except sqlite3.Error as error:
-            raise self._explained(error) from error
+            raise self._explained_ledger_error(error) from error
         except OSError as error:
             raise LedgerError(f"The ledger at '{self.path}' cannot be read: {error}.") from error
 
-    def _newest(self, connection: sqlite3.Connection) -> LedgerFileSnapshot:
+    def _newest_ledger_state(self, connection: sqlite3.Connection) -> LedgerFileSnapshot:
         """Return the newest state of the ledger's file, as far as a constant number of rows can tell."""
         # Taken before the file is read: another thread may append and move it meanwhile.
         seen = self.seen
         self._check_header(connection)
-        number, digest = self._last(connection)
+        number, digest = self._last_ledger_record(connection)
         self._check_contains(connection, seen)
         rows = connection.execute("SELECT number, states, seal FROM totals").fetchall()
         if len(rows) != 1 or (rows[0][0], rows[0][2]) != (number, _hash(digest, rows[0][1])):
@@ -245,7 +245,7 @@ class LedgerFile:
         if os.path.getsize(self.path) != int(pragma("page_count")) * int(pragma("page_size")):
             raise self.damaged("its size is wrong")
 
-    def _last(self, connection: sqlite3.Connection) -> tuple[int, str]:
+    def _last_ledger_record(self, connection: sqlite3.Connection) -> tuple[int, str]:
         """Return the number and hash of the newest record, which the head must name."""
         newest = "SELECT number, hash FROM log ORDER BY number DESC LIMIT 1"
         last: list[tuple[int, str]] = connection.execute(newest).fetchall()
@@ -267,7 +267,7 @@ class LedgerFile:
             "until it is restored from a copy that holds every charge."
         )
 
-    def _explained(self, error: sqlite3.Error) -> LedgerError:
+    def _explained_ledger_error(self, error: sqlite3.Error) -> LedgerError:
         """Return what an error of SQLite means for the ledger, and what to do."""
         # The low byte is the kind of error, the rest its variety.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -287,7 +287,7 @@ def _hash(link: str, text: str) -> str:
 
 
 def _same_file_totals(found: object, expected: object) -> bool:
-    """Compare totals: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
+    """Compare totals of a ledger's file: numbers to a relative 1e-9 (another platform's rounding), else exactly."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and found.keys() == expected.keys() and all(
             _same_file_totals(found[name], expected[name]) for name in found

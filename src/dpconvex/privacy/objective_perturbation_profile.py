@@ -227,7 +227,7 @@ def objective_perturbation_scale(
     rank: int = 1,
     neighbors: str = "replace_one",
 ) -> float:
-    """Return the smallest certified std of ``b`` in ``J(theta) + <b, theta>``, J a SUM over records; the safe side.
+    """Calibrate objective perturbation: the smallest std of ``b`` in ``J(theta) + <b, theta>``, J a SUM; the safe side.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def objective_perturbation_scale(
 def objective_perturbation_laplace_scale(
     epsilon: float, lipschitz: float, curvature_ratio: float, neighbors: str = "replace_one"
 ) -> float:
-    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation epsilon-DP.
+    """Calibrate the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation epsilon-DP.
 
     ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
     density proportional to ``exp(-||b|| / gamma)``.
@@ -281,7 +281,7 @@ def objective_perturbation_laplace_scale(
 def trace_objective_scale(
     epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
 ) -> float:
-    """Return the smallest std of ``b`` by :func:`trace_objective_delta`; ``curvature_ratio`` is a trace over Lambda."""
+    """Calibrate the std of ``b`` by :func:`trace_objective_delta`; ``curvature_ratio`` is a trace over Lambda."""
     owner = "trace_objective_scale"
     target = delta_target(owner, epsilon, delta)
     _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)

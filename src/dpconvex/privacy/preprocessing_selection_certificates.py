@@ -64,7 +64,7 @@ class PreprocessingCertificate(CertifiedPromise):
         return math.sqrt(2 * self.n_features) * pure_guarantee_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
-        """Check that the stated noise suffices for the guarantee; raise a CertificateError otherwise."""
+        """Check that a preprocessing certificate's noise suffices; raise a CertificateError otherwise."""
         with refuse_malformed_certificate("The certificate is malformed"):
             for name in ("n_samples", "n_features"):
                 check_count(name, "a certificate", getattr(self, name))
@@ -212,7 +212,7 @@ class SelectionCertificate(CertifiedPromise):
         label_set: str | None = None,
         seeded: bool = False,
     ) -> SelectionCertificate:
-        """Derive the relation from the candidates' certificates and the noise of the choice from the guarantee."""
+        """Derive a selection certificate's relation from its candidates' and the choice's noise from the guarantee."""
         relations = sorted({fit.neighbors for fit in fits})
         if len(relations) != 1:
             raise ValueError(
@@ -260,7 +260,7 @@ class SelectionCertificate(CertifiedPromise):
         """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
         with refuse_malformed_certificate("The selection's certificate is malformed"):
             self._check_fields()
-            fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
+            fits, choice = self._selection_repeats() if self.strategy == "repeat" else self._selection_composes()
         require(fits, "The selection's 'per_fit' spends more than its guarantee.")
         require(choice, "The selection's 'noise' is too small for its guarantee.")
 
@@ -301,7 +301,7 @@ class SelectionCertificate(CertifiedPromise):
             "'per_fit', 'neighbors' and 'training_rows'.",
         )
 
-    def _composes(self) -> tuple[bool, bool]:
+    def _selection_composes(self) -> tuple[bool, bool]:
         """Return whether all fits of a selection, and the exponential mechanism, each keep the guarantee."""
         require(self.mean_repeats == self.candidates, "The selection's 'mean_repeats' must be its 'candidates'.")
         each = self.per_fit
@@ -310,7 +310,7 @@ class SelectionCertificate(CertifiedPromise):
         fits = certified_guarantee_follows(self.guarantee, compose_guarantee(each, self.candidates))
         return fits, self.noise["epsilon"] <= guaranteed_pure_epsilon(self.guarantee) * _PLATFORM
 
-    def _repeats(self) -> tuple[bool, bool]:
+    def _selection_repeats(self) -> tuple[bool, bool]:
         """Return whether repeated selection keeps the guarantee with runs of ``per_fit``, and the score's noise too."""
         total, each = self.guarantee, self.per_fit
         if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):

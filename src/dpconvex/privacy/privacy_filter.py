@@ -151,10 +151,10 @@ class PrivacyFilter:
 
     def cost(self, guarantee: Guarantee, mu: float | None = None) -> FilterCost:
         """Return what a release, perhaps mu-Gaussian DP too, would be charged: the first allowed cost, or the last."""
-        costs = self._possible_costs(guarantee, mu)
+        costs = self._possible_filter_costs(guarantee, mu)
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 
-    def _possible_costs(self, guarantee: Guarantee, mu: float | None) -> list[FilterCost]:
+    def _possible_filter_costs(self, guarantee: Guarantee, mu: float | None) -> list[FilterCost]:
         """Return the costs by which the filter may count a release: as stated, and by its mu."""
         if isinstance(guarantee, GaussianDP):
             stated = FilterCost(epsilon=math.inf) if guarantee.mu > 0 else FilterCost()
@@ -249,7 +249,7 @@ class PrivacyFilter:
     def remaining(self) -> FilterRemaining:
         """Return what the filter has left, in words and numbers for people."""
         return FilterRemaining(
-            *self._left(),
+            *self._left_in_filter(),
             spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
             budget_epsilon=self.epsilon,
             budget_delta=self.delta,
@@ -257,7 +257,7 @@ class PrivacyFilter:
             charges=self.charges,
         )
 
-    def _left(self) -> tuple[float, float, float]:
+    def _left_in_filter(self) -> tuple[float, float, float]:
         """Return the epsilon and delta that the filter has left, and the mu."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:

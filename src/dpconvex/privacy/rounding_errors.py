@@ -46,7 +46,7 @@ def summation_rounding_error(
     its bound.
     """
     terms = MANY_ROWS if people else n_rows
-    relative = _relative_error(terms, dimension, additions, 0)
+    relative = _relative_rounding_error(terms, dimension, additions, 0)
     return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
 
 
@@ -56,10 +56,10 @@ def relative_rounding_error(n_rows: int, dimension: int, additions: int | None =
     Norms are those of rows that were mapped by the same matrix, and err as their products do. `additions` are those
     that a term passes through at most, where sums are not formed by the engine.
     """
-    return _relative_error(n_rows, dimension, additions, 2 * (dimension + 1))
+    return _relative_rounding_error(n_rows, dimension, additions, 2 * (dimension + 1))
 
 
-def _relative_error(n_rows: int, dimension: int, additions: int | None, more: int) -> float:
+def _relative_rounding_error(n_rows: int, dimension: int, additions: int | None, more: int) -> float:
     """Return ``k u / (1 - k u)`` for the k roundings of a term, rounded up; infinite where no digits are left."""
     from dpconvex.engine.summation import most_summation_additions
 

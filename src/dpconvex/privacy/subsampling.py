@@ -55,7 +55,7 @@ Numerical composition
 The loss of a step is ``l(x) = log(1 - q + q e^{mu x - mu^2/2})``. Under replace-one the pair has the loss ``l(x)`` with
 density ``(1 - q) phi(x) + q phi(x - mu)`` for ``x > mu/2``, the loss ``-l(x)`` with density ``phi(x)`` there, and
 the loss 0 with what is left: these tails have the stated profile. Epsilon is the smaller of the Renyi bound and of what
-:func:`composed_loss_epsilon` finds, an upper bound on every account:
+:func:`composed_subsampling_epsilon` finds, an upper bound on every account:
 
 - *Grid.* A loss between two points of a grid is shared between them so that its probability under both laws stays what
   it is. The profile then equals the true one at grid points and is linear, hence not smaller, between them; a pair with
@@ -105,7 +105,7 @@ _DIGITS = 4  # multipliers are rounded up to this many digits: the same on every
 
 
 def check_sampling(sampling: object, neighbors: str, owner: str) -> str:
-    """Return ``sampling`` if it names a scheme that can be accounted under this relation, or raise."""
+    """Return ``sampling`` if it names a scheme of subsampling that has accounting under this relation, or raise."""
     if sampling not in SAMPLING:
         raise ValueError(
             f"The 'sampling' parameter of {owner} must be one of {list(SAMPLING)}. Got {sampling!r} instead."
@@ -219,10 +219,10 @@ def subsampled_epsilon(
     check_number("delta", "subsampled_epsilon", delta, "a number in (0, 1)", 0, 1, low_open=True)
     renyi = _renyi_epsilon(neighbors, rate, steps, 1 / multiplier, delta)
     alone = min(1.0, max(0.5, alone)) if (sampling, neighbors) == ("poisson", "replace_one") else 1.0
-    return min(renyi, composed_loss_epsilon(neighbors, rate, steps, 1 / multiplier, delta, alone))
+    return min(renyi, composed_subsampling_epsilon(neighbors, rate, steps, 1 / multiplier, delta, alone))
 
 
-def _loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array, Array, Array]:
+def _subsampled_loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array, Array, Array]:
     """Return ``g(a)``, ``-g'(a)`` and ``g''(a) da/dx`` of a subsampled step's losses at ``a = e^{mu x - mu^2/2}``."""
     a = np.exp(mu * x - mu * mu / 2)
     if alone == 1:  # g is the plain profile
@@ -241,7 +241,7 @@ def _loss_density(rate: float, mu: float, alone: float, x: Array) -> tuple[Array
     return value, -slope, np.maximum(bend, 0.0) * mu * a
 
 
-def _grid_of_losses(
+def _subsampled_loss_grid(
     neighbors: str, rate: float, mu: float, steps: int, delta: float, alone: float
 ) -> tuple[float, list[tuple[int, Array]], float]:
     """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out.
@@ -254,7 +254,7 @@ def _grid_of_losses(
     even = np.linspace(start, stop, math.ceil((stop - start) / _PANEL) + 1)
     loss = np.log1p(rate * np.expm1(mu * even - mu * mu / 2))
     sides = np.exp(loss) + 1 if neighbors == "replace_one" else np.maximum(np.exp(loss), 1)
-    likely = _loss_density(rate, mu, alone, even)[2] * sides
+    likely = _subsampled_loss_density(rate, mu, alone, even)[2] * sides
     spread = math.sqrt(float(np.sum(likely * loss**2)) * (even[1] - even[0]))
     # Windows of ten standard deviations of the sum to either side fit the largest transform.
     width = spread * max(_LOSS_WIDTH, 32 * math.sqrt(steps) / _MOST_LOSSES)
@@ -269,7 +269,7 @@ def _grid_of_losses(
     half = np.diff(edges)[:, None] / 2
     x = edges[:-1, None] + half * (1 + _LOSS_NODES)
     cell = np.clip(np.searchsorted(knots, x[:, 3], side="right") - 1, 0, grown.size - 2)
-    mass = half * _LOSS_WEIGHTS * _loss_density(rate, mu, alone, x)[2]
+    mass = half * _LOSS_WEIGHTS * _subsampled_loss_density(rate, mu, alone, x)[2]
     low, high = grown[cell, None], grown[cell + 1, None]
     share = (rate * np.expm1(mu * x - mu * mu / 2) - low) / (high - low)
     slack = 1e-15 * (1 + np.abs(high)) / (high - low)
@@ -280,7 +280,7 @@ def _grid_of_losses(
         return np.asarray(below + np.bincount(cell + 1, (mass * up).sum(1), grown.size))
 
     forward, backward = shared(share + slack), shared(share - slack)
-    value, rest, _ = _loss_density(rate, mu, alone, knots[-1:])
+    value, rest, _ = _subsampled_loss_density(rate, mu, alone, knots[-1:])
     forward[-1] += rest[0]
     backward[-1] += rest[0]
     forward *= 1 + grown
@@ -292,23 +292,23 @@ def _grid_of_losses(
     return width, [(-last, both)], left_out
 
 
-def composed_loss_epsilon(
+def composed_subsampling_epsilon(
     neighbors: str, rate: float, steps: int, mu: float, delta: float, alone: float = 1.0
 ) -> float:
-    """Return an upper bound on epsilon by convolving a step's privacy loss with itself; infinite where it has none.
+    """Bound epsilon by convolving a subsampled step's privacy loss with itself; infinite where it has none.
 
     See the module's docstring; ``mu = sensitivity / std``.
     """
     with np.errstate(all="ignore"):
-        width, laws, left_out = _grid_of_losses(neighbors, rate, mu, steps, delta, alone)
+        width, laws, left_out = _subsampled_loss_grid(neighbors, rate, mu, steps, delta, alone)
     left = delta - steps * left_out
     if not laws or left <= 0 or steps * _LOSS_ERROR > 1:
         return math.inf
     with np.errstate(all="ignore"):  # what is no number is no bound
-        return max(_convolved_epsilon(first, masses, width, steps, left) for first, masses in laws)
+        return max(_convolved_subsampling_epsilon(first, masses, width, steps, left) for first, masses in laws)
 
 
-def _convolved_epsilon(first: int, masses: Array, width: float, steps: int, delta: float) -> float:
+def _convolved_subsampling_epsilon(first: int, masses: Array, width: float, steps: int, delta: float) -> float:
     """Return epsilon of T subsampled steps, independent losses on a grid, from the first one's mass on."""
     index = first + np.arange(masses.size)
 

@@ -192,7 +192,7 @@ def _registry_flavor(certificate: Certificate) -> Entry:
 
 
 def _registry_relation(certificate: Certificate) -> str:
-    """Return the neighbouring relation as a sentence."""
+    """Return the neighbouring relation as a sentence for the registry."""
     added = certificate.neighbors == "add_or_remove_one"
     if "person" in certificate.unit:
         changed = "more or less" if added else "replaced"
@@ -204,7 +204,7 @@ def _registry_relation(certificate: Certificate) -> str:
 
 
 def _registry_parameters(certificate: Certificate) -> Entry:
-    """Return the numbers of the guarantee."""
+    """Return the numbers of the guarantee for the registry."""
     guarantee = certificate.guarantee
     if isinstance(guarantee, GaussianDP):
         return {"rho": guarantee.mu**2 / 2, "mu": guarantee.mu}
@@ -214,7 +214,7 @@ def _registry_parameters(certificate: Certificate) -> Entry:
 
 
 def _registry_yaml_lines(value: Mapping[str, object], indent: str = "") -> Iterator[str]:
-    """Yield nested dictionaries as YAML."""
+    """Yield the registry's nested dictionaries as YAML."""
     for name, part in value.items():
         if isinstance(part, Mapping):
             yield f"{indent}{name}:"

@@ -73,17 +73,17 @@ class Studio:
         """Return the studio's web application, which a server runs."""
         return Starlette(
             routes=[
-                Route("/", self._guarded(self._page, public=True)),
-                Route("/files/{name}", self._guarded(self._file, public=True)),
-                Route("/session", self._guarded(self._enter, public=True), methods=["POST"]),
-                Route("/ledger", self._guarded(self._timeline)),
-                Route("/forecast", self._guarded(self._forecast), methods=["POST"]),
-                Route("/schema", self._guarded(self._schema), methods=["POST"]),
-                Route("/model", self._guarded(self._model), methods=["POST"]),
+                Route("/", self._guarded_studio_page(self._page, public=True)),
+                Route("/files/{name}", self._guarded_studio_page(self._file, public=True)),
+                Route("/session", self._guarded_studio_page(self._enter, public=True), methods=["POST"]),
+                Route("/ledger", self._guarded_studio_page(self._timeline)),
+                Route("/forecast", self._guarded_studio_page(self._forecast), methods=["POST"]),
+                Route("/schema", self._guarded_studio_page(self._schema), methods=["POST"]),
+                Route("/model", self._guarded_studio_page(self._model), methods=["POST"]),
             ]
         )
 
-    def _guarded(self, handler: Handler, public: bool = False) -> Handler:
+    def _guarded_studio_page(self, handler: Handler, public: bool = False) -> Handler:
         """Return a handler that answers the owner of this studio only, or with ``public`` everybody on this machine."""
 
         async def guarded(request: Request) -> Response:

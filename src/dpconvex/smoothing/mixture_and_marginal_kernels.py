@@ -135,6 +135,7 @@ class ExponentialMarginalKernel(Kernel):
         return _radial_density(self.size / 2, np.abs(t))
 
     def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
+        """Return the distribution function of the marginal of an exponential kernel."""
         distance = np.abs(t)
         tail = np.zeros(np.shape(t))
         for order in np.arange(self.size / 2, 0.0, -1.0):
@@ -178,7 +179,7 @@ def _bickley_integral(power: int, t: ScalarOrArray) -> ScalarOrArray:
 
 
 def marginal_kernel(kernel: Kernel) -> Kernel:
-    """Return the law of one coordinate of ``kernel``, a kernel of one dimension."""
+    """Return the marginal law of one coordinate of ``kernel``, a kernel of one dimension."""
     if isinstance(kernel, ExponentialKernel) and kernel.dim > 1:
         return ExponentialMarginalKernel(kernel.dim)
     if isinstance(kernel, (GaussianKernel, LaplacianKernel)):

@@ -235,7 +235,7 @@ class PiecesMoreau(_QuadraticEnvelope):
         return min(self.outputs + 1, len(self.loss.slopes))
 
     @cached_property
-    def _systems(self) -> list[tuple[list[int], Array]]:
+    def _envelope_systems(self) -> list[tuple[list[int], Array]]:
         """Subsets of affinely independent pieces, and the inverse of the envelope's stationary system of each."""
         slopes = np.array(self.loss.slopes)
         found: list[tuple[list[int], Array]] = []
@@ -250,7 +250,7 @@ class PiecesMoreau(_QuadraticEnvelope):
                 found.append((subset, np.asarray(np.linalg.inv(matrix), dtype=np.float64)))
         return found
 
-    def _solve(self, u: Array, stretch: Array | float = 1.0) -> tuple[Array, Array, Array]:
+    def _solve_envelope(self, u: Array, stretch: Array | float = 1.0) -> tuple[Array, Array, Array]:
         """Return the envelope's value, gradient and subset's index of every row, of pieces this many times as high."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
         heights = (transform_block(u, slopes.T) + offsets) * np.reshape(stretch, (-1, 1))
@@ -258,7 +258,7 @@ class PiecesMoreau(_QuadraticEnvelope):
         value, gradient = np.full(n, -np.inf), np.zeros_like(u)
         chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
         scale = 1.0 + np.abs(heights).max(axis=1)
-        for index, (subset, inverse) in enumerate(self._systems):
+        for index, (subset, inverse) in enumerate(self._envelope_systems):
             size = len(subset)
             right = np.column_stack([heights[:, subset], np.ones(n)])
             solved = transform_block(right, inverse.T)
@@ -277,21 +277,21 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``e(u)`` of every row."""
-        return self._solve(u)[0]
+        return self._solve_envelope(u)[0]
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The maximising mean slope."""
-        return self._solve(u)[1]
+        return self._solve_envelope(u)[1]
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``c`` times the projection on the directions in which the active pieces differ, where it exists."""
-        return self._projections(u, self._solve(u)[2])
+        return self._envelope_projections(u, self._solve_envelope(u)[2])
 
-    def _projections(self, u: Array, chosen: Array) -> Array:
+    def _envelope_projections(self, u: Array, chosen: Array) -> Array:
         slopes = np.array(self.loss.slopes)
         found = np.zeros((*u.shape, u.shape[1]))
         for index in np.unique(chosen):
-            block = slopes[self._systems[index][0]]
+            block = slopes[self._envelope_systems[index][0]]
             differences = block[1:] - block[0]
             if len(differences):
                 basis = np.linalg.svd(differences, full_matrices=False)[2]
@@ -345,10 +345,10 @@ class HellingerEnvelope(SmoothedVectorLoss):
         if isinstance(self._parabola, BowlMoreau):
             stretched, levels = u * c[:, None], None if level is None else level * c
             return self._parabola.gradient(stretched, levels), self._parabola.hessian(stretched, levels)
-        _, slopes, chosen = self._parabola._solve(u, c)
-        return slopes, self._parabola._projections(u, chosen)
+        _, slopes, chosen = self._parabola._solve_envelope(u, c)
+        return slopes, self._parabola._envelope_projections(u, chosen)
 
-    def _best(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
+    def _best_envelope_slope(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
         """Return the envelope's t, its slope and the projection on the directions in which the slope can turn."""
         low, high = np.zeros(len(u)), np.full(len(u), self.curvature)
         for _ in range(60):
@@ -360,21 +360,21 @@ class HellingerEnvelope(SmoothedVectorLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """Value ``<y, u> - g*(y) + w t`` of the Hellinger envelope."""
-        t, y, _ = self._best(u, level)
+        t, y, _ = self._best_envelope_slope(u, level)
         c = t / self.width
         if isinstance(self._parabola, BowlMoreau):
             found = self._parabola.value(u * c[:, None], None if level is None else level * c) / c
         else:
-            found = self._parabola._solve(u, c)[0] / c
+            found = self._parabola._solve_envelope(u, c)[0] / c
         return np.asarray(found + np.square(y).sum(axis=1) / (2 * c) + self.width * t)
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The dual maximiser y."""
-        return self._best(u, level)[1]
+        return self._best_envelope_slope(u, level)[1]
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``(t/w) (P - P y y^T P / (t^2 + ||P y||^2))`` with the projection P, where it exists."""
-        t, y, projection = self._best(u, level)
+        t, y, projection = self._best_envelope_slope(u, level)
         turned = (projection * y[:, None, :]).sum(axis=2)
         outer = turned[:, :, None] * turned[:, None, :] / (t**2 + np.square(turned).sum(axis=1))[:, None, None]
         return np.asarray((t / self.width)[:, None, None] * (projection - outer))
@@ -421,7 +421,7 @@ class VectorMoreau(SmoothedVectorLoss):
         """``b / w``."""
         return self.curvature / self.width
 
-    def _scaling(self, u: Array) -> tuple[Array, Array]:
+    def _envelope_scaling(self, u: Array) -> tuple[Array, Array]:
         """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
 
         Adding a coordinate to the clipped ones never lowers ``s``, so m rounds find them all.
@@ -444,7 +444,7 @@ class VectorMoreau(SmoothedVectorLoss):
     def _dual(self, u: Array) -> Array:
         if self.potential != "hellinger":
             return np.clip(u * self.smoothness, -1.0, 1.0)
-        s, clipped = self._scaling(u)
+        s, clipped = self._envelope_scaling(u)
         return np.where(clipped, np.sign(u), s[:, None] * u)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
@@ -462,16 +462,16 @@ class VectorMoreau(SmoothedVectorLoss):
         """Hessian of the envelope: the identity on free coordinates, less a rank-one part for Hellinger."""
         size = self.loss.size
         found = np.zeros((*u.shape, u.shape[1]))
-        found[:, :size, :size] = self._bends(u[:, :size])
+        found[:, :size, :size] = self._envelope_bends(u[:, :size])
         if self.link is not None:
             found[:, -1, -1] = link_parts(self.link, u[:, -1])[2]
         return found
 
-    def _bends(self, u: Array) -> Array:
+    def _envelope_bends(self, u: Array) -> Array:
         eye = np.eye(u.shape[1])
         if self.potential != "hellinger":
             return (self.smoothness * (np.abs(u) * self.smoothness <= 1))[:, :, None] * eye
-        s, clipped = self._scaling(u)
+        s, clipped = self._envelope_scaling(u)
         free = np.where(clipped, 0.0, u)
         outer = free[:, :, None] * free[:, None, :]
         outer /= (self.width**2 + np.square(free).sum(axis=1))[:, None, None]

@@ -83,7 +83,7 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
     kernel: Kernel
     bandwidth: float
 
-    def _check(self, kinds: tuple[type, ...]) -> None:
+    def _check_convolution(self, kinds: tuple[type, ...]) -> None:
         owner = "convolve_vector"
         if not isinstance(self.loss, kinds):
             names = ", ".join(kind.__name__ for kind in kinds)
@@ -108,21 +108,21 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
 class _IntegratedVectorLoss(_ConvolvedVectorLoss):
     """A convolved loss whose value, gradient and Hessian come from one pass of a quadrature rule."""
 
-    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+    def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         """Return value, gradient and Hessian of every row; those above ``order`` need not be right."""
         raise NotImplementedError
 
     def value(self, u: Array, level: Array | None = None) -> Array:
-        return self._parts(u, level, 0)[0]
+        return self._convolved_parts(u, level, 0)[0]
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
-        return self._parts(u, level, 1)[1]
+        return self._convolved_parts(u, level, 1)[1]
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        return self._parts(u, level, 2)[2]
+        return self._convolved_parts(u, level, 2)[2]
 
     def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        return self._parts(u, level, 2)[1:]
+        return self._convolved_parts(u, level, 2)[1:]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class SmoothedFacets(_IntegratedVectorLoss):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        self._check((PiecewiseLinear, Bowl))
+        self._check_convolution((PiecewiseLinear, Bowl))
         mixed = isinstance(self.kernel, MixtureKernel) and self.kernel.dim > 1
         if not (mixed or isinstance(self.kernel, (GaussianKernel, ExponentialKernel))):
             raise ValueError(
@@ -203,14 +203,14 @@ class SmoothedFacets(_IntegratedVectorLoss):
         ``E(r) = sqrt(2/pi) int_0^1 exp(-r^2 t^2 / 2) dt`` both integrands are at most ``reach e^{b^2/2} / 2`` there.
         Every edge adds that, and 1e-14 for what lies beyond the reach and for rounding, times its facet's jump.
         """
-        facets = self._shape[0]
+        facets = self._convolved_shape[0]
         panels = math.ceil(2 * _FACET_REACH / _PANEL)
         edge = panels * _convolution_panel_error(_FACET_NODES, 1, 0.0, _FACET_REACH / 2) + 1e-14
         jumps = facets.jumps[facets.edges[:, 0].astype(int)]
         return float(jumps.sum()) * edge / (2 * math.pi)
 
     @cached_property
-    def _shape(self) -> tuple[MaxAffineFacets, Array, Array, Array, float]:
+    def _convolved_shape(self) -> tuple[MaxAffineFacets, Array, Array, Array, float]:
         """Facets of the convolved loss, basis, shared slope, and mean slope and offset at infinity."""
         slopes, offsets = self._pieces()
         shared = slopes[0]
@@ -233,8 +233,9 @@ class SmoothedFacets(_IntegratedVectorLoss):
             return np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
         return np.array(self.loss.slopes), np.array(self.loss.offsets)
 
-    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        facets, basis, shared, outer, height = self._shape
+    def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+        """Return value, gradient and Hessian of a loss convolved facet by facet."""
+        facets, basis, shared, outer, height = self._convolved_shape
         # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
         bowl = isinstance(self.loss, Bowl)
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
@@ -285,7 +286,7 @@ class SmoothedL1(_ConvolvedVectorLoss):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        self._check((L1Norm, L1WithLink))
+        self._check_convolution((L1Norm, L1WithLink))
 
     @cached_property
     def _law(self) -> Kernel:
@@ -335,7 +336,7 @@ class SmoothedProfile(_ConvolvedVectorLoss):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        self._check((PiecewiseLinear,))
+        self._check_convolution((PiecewiseLinear,))
         if self.loss.profile is None:
             raise ValueError(
                 "The 'loss' parameter of SmoothedProfile must have slopes that differ along one direction. "
@@ -391,7 +392,7 @@ class SmoothedMax(_IntegratedVectorLoss):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        self._check((PiecewiseLinear, Bowl))
+        self._check_convolution((PiecewiseLinear, Bowl))
         if isinstance(self.loss, PiecewiseLinear) and len(self.loss.slopes) > _MOST_PIECES:
             raise ValueError(
                 f"The 'loss' parameter of convolve_vector must have at most {_MOST_PIECES} pieces in several "
@@ -428,14 +429,14 @@ class SmoothedMax(_IntegratedVectorLoss):
         distribution functions and densities grow by at most ``e^{b^2/2}``. The tail beyond the reach adds ``4 K``
         times its probability.
         """
-        return self._rule_error(self._nodes)
+        return self._convolution_rule_error(self._nodes)
 
     @cached_property
     def _nodes(self) -> int:
         """Nodes of a panel: the more groups, the steeper the products that are integrated."""
-        return next((n for n in _NODES if self._rule_error(n) <= _FINE), _NODES[-1])
+        return next((n for n in _NODES if self._convolution_rule_error(n) <= _FINE), _NODES[-1])
 
-    def _rule_error(self, nodes: int) -> float:
+    def _convolution_rule_error(self, nodes: int) -> float:
         groups = self.loss.pieces.groups
         count = len(groups)
         slopes = [slope for group in groups for slope in (group.rise, group.fall) if slope > 0]
@@ -444,7 +445,7 @@ class SmoothedMax(_IntegratedVectorLoss):
         tail = 4 * count * float(ndtr(-_REACH))
         return math.sqrt(count) * max(slopes) * (rule + tail)
 
-    def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+    def _convolution_integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         from dpconvex.smoothing.compiled_integrals import expected_max_integral
 
         pieces = self.loss.pieces
@@ -465,12 +466,12 @@ class SmoothedMax(_IntegratedVectorLoss):
         _run_blocks(part, n, _BLOCK)
         return value, gradient, hessian
 
-    def _parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
+    def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         """Convolve with the expected maximum m of x = D u: ``<c, u> + m``, ``c + D^T m'`` and ``D^T m'' D``."""
         levels = None
         if self.uses_level:  # one below 0 is never reached by the norm: the bowl is then the norm, shifted
             levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
-        value, slopes, bends = self._integrals(u, levels, order)
+        value, slopes, bends = self._convolution_integrals(u, levels, order)
         centre, directions = np.array(self.loss.pieces.centre), self.loss.pieces.directions
         value += block_margins(u, centre)
         value = value if level is None else value - level

@@ -70,7 +70,7 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
             gradient = descent.evaluate(ahead).gradient if self.radius is None else objective.gradient(ahead)
             new = self._project(ahead - gradient / smoothness)
             if self.radius is not None and smoothness * float(np.linalg.norm(ahead - new)) <= 4 * descent.tolerance:
-                self._certify_constrained(descent, new, self.radius)
+                self._certify_accelerated(descent, new, self.radius)
             uphill = float((ahead - new) @ (new - previous)) > 0
             factor = 0.0 if self.restart and uphill else momentum
             ahead, previous = new + factor * (new - previous), new
@@ -87,7 +87,7 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
         return point if norm <= self.radius else point * (self.radius * (1 - 2.0**-50) / norm)
 
     @staticmethod
-    def _certify_constrained(descent: CertifiedDescent, point: Array, radius: float) -> None:
+    def _certify_accelerated(descent: CertifiedDescent, point: Array, radius: float) -> None:
         """Raise `DescentCertified` if 0 is near an accelerated point's gradient plus the ball's normal cone."""
         gradient = descent.objective.gradient(point)
         size = float(np.linalg.norm(point))
@@ -246,14 +246,14 @@ class _MinimaxRun:
         return self.gradient_norm(w, v) + problem.rounding + problem.smoothness * distance
 
     def maximise(self, w: Array, v: Array, accuracy: float) -> Array:
-        """Accelerated ascent in v at fixed w until the gradient error in w is below `accuracy`."""
+        """Ascend by accelerated steps in v at fixed w until the gradient error in w is below `accuracy`."""
         problem = self.problem
 
         def slope(at: Array) -> Array:
             self.gradients += 1
             return problem.gradient_v(w, at)
 
-        return self._ascend(slope, v, problem.smoothness, self._ascent_target(accuracy))
+        return self._ascend_minimax(slope, v, problem.smoothness, self._ascent_target(accuracy))
 
     def _ascent_target(self, accuracy: float) -> float:
         problem = self.problem
@@ -266,18 +266,18 @@ class _MinimaxRun:
 
         def slope(at: Array) -> Array:
             nonlocal w
-            w = self._descend(w, at, center, weight, 0.1 * target)
+            w = self._descend_minimax(w, at, center, weight, 0.1 * target)
             self.gradients += 1
             return problem.gradient_v(w, at)
 
         # min over w adds curvature smoothness^2 / (strong convexity + weight) in v.
         curvature = problem.smoothness + problem.smoothness**2 / (weight + problem.strong_convexity)
         target = self._ascent_target(accuracy)
-        v = self._ascend(slope, v, curvature, target)
-        return self._descend(w, v, center, weight, 0.1 * accuracy), v
+        v = self._ascend_minimax(slope, v, curvature, target)
+        return self._descend_minimax(w, v, center, weight, 0.1 * accuracy), v
 
-    def _descend(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
-        """Gradient steps on the well-conditioned ``H(., v) + (weight/2) ||. - center||^2``."""
+    def _descend_minimax(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
+        """Take gradient steps on the well-conditioned ``H(., v) + (weight/2) ||. - center||^2``."""
         problem = self.problem
         curvature = problem.smoothness + weight
         root = math.sqrt(curvature / (problem.strong_convexity + weight))
@@ -292,7 +292,7 @@ class _MinimaxRun:
             ahead, previous = new + momentum * (new - previous), new
         return previous
 
-    def _ascend(self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float) -> Array:
+    def _ascend_minimax(self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float) -> Array:
         root = math.sqrt(curvature / self.problem.strong_concavity)
         momentum = (root - 1) / (root + 1)
         previous = ahead = v

@@ -242,7 +242,7 @@ class CertifiedSolver(Generic[SmoothObjective]):
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance")
 
     def solve(self, objective: SmoothObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise from ``start`` until the certified gradient norm, in mean form, is at most `tolerance`.
+        """Descend from ``start`` until the certified gradient norm, in mean form, is at most `tolerance`.
 
         The objective offers what the solver `needs`, and ``strong_convexity > 0``. Raises `ConvergenceError` if the
         tolerance is below what float64 sums can certify, or if the limit on the steps is reached.

@@ -86,7 +86,7 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
     largest_knot = max(abs(knot) for knot in kinks.knots)
     residual = loss.kind == "residual"
 
-    def part(block: Array, y: Array, w: Array) -> Sums:
+    def duality_gap_part(block: Array, y: Array, w: Array) -> Sums:
         y = clamp(y) if clamp else y
         z, correction = exact_objective_margins(block, theta)
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
@@ -100,7 +100,7 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
         turned = -slopes if residual else slopes * y
         return w @ excess, CompensatedBlockSum(w * turned, block), (w * lengths) @ np.abs(slopes)
 
-    total, sums, terms = objective.rows.sum(part)
+    total, sums, terms = objective.rows.sum(duality_gap_part)
     gradient = sums.value / objective.divisor + objective.alpha * theta + objective.linear
     roundings = 9 * float(terms) / objective.divisor
     roundings += 3 * objective.alpha * size + 2 * float(np.linalg.norm(objective.linear))
@@ -124,7 +124,7 @@ class Envelope:
     solver: Solver[Objective] | None = None
 
     def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
+        """Minimise until the certified duality gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
 
         The solution has ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``; where rounding hides the gap, no gap, and
         the distance to the minimiser times alpha. Raises `ConvergenceError` if float64 can certify neither.

@@ -89,13 +89,13 @@ class Newton(CertifiedSolver[Objective]):
         metric = None
         try:
             if objectives.can_subsample(objective) and objective.n_rows >= 4 * self.sample_rows:
-                point, metric = self._warm_start(objective, point)
+                point, metric = self._warm_newton_start(objective, point)
             newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
         except ConvergenceError:
             pass
         return descent.solve_around_best(self)
 
-    def _warm_start(self, objective: SubsamplableObjective, point: Array) -> tuple[Array, Metric]:
+    def _warm_newton_start(self, objective: SubsamplableObjective, point: Array) -> tuple[Array, Metric]:
         """Start Newton's method at a subsample's minimiser, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
@@ -116,9 +116,9 @@ def newton_steps(
     state = _newton_iterations(descent, state, 30, metric)
     if objectives.can_smooth(descent.objective):
         for ratio in (0.2, 0.6):
-            state = _follow_newton_widths(descent, descent.objective, _best(descent, state), ratio)
+            state = _follow_newton_widths(descent, descent.objective, _best_newton_state(descent, state), ratio)
             state = _newton_iterations(descent, state, 30)
-    state = descent.evaluate(_best(descent, state).point, with_value=True)
+    state = descent.evaluate(_best_newton_state(descent, state).point, with_value=True)
     _newton_iterations(descent, state, max_iterations, with_value=True)
 
 
@@ -168,13 +168,13 @@ def _follow_newton_widths(
             point = found.solution.point
         except ConvergenceError:
             # A stage only shows the way: what it cannot certify does not matter.
-            point = _best(stage, state).point
+            point = _best_newton_state(stage, state).point
         descent.iterations += stage.iterations
         width *= ratio
     return descent.evaluate(point)
 
 
-def _best(descent: CertifiedDescent, state: DescentState) -> DescentState:
+def _best_newton_state(descent: CertifiedDescent, state: DescentState) -> DescentState:
     return state if descent.best is None else descent.best
 
 
@@ -224,14 +224,14 @@ class LBFGS(CertifiedSolver[Objective]):
         dense = self.newton and objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
         try:
             state = descent.evaluate(point, with_value=True)
-            state = self._iterate(descent, state, 300 if dense else self.max_iterations)
+            state = self._iterate_lbfgs(descent, state, 300 if dense else self.max_iterations)
             if dense:
                 newton_steps(descent, state, self.max_iterations)
         except ConvergenceError:
             pass
         return descent.solve_around_best(self)
 
-    def _iterate(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
+    def _iterate_lbfgs(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
         """Take at most `limit` steps of L-BFGS with line searches; return the last state."""
         pairs = BFGSPairs(maxlen=self.memory)
         diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)

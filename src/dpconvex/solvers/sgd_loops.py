@@ -54,7 +54,7 @@ def run_single_sgd_loop(
     generator: np.random.Generator, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float,
 ) -> None:  # fmt: skip
-    """Take one step per chosen record, in place; the iterates are added to `total`.
+    """Take one step of SGD per chosen record, in place; the iterates are added to `total`.
 
     Noise is drawn inside the loop: the processor draws ahead while a step waits for its slope.
     """
@@ -80,7 +80,7 @@ def run_batch_sgd_loop(
     generator: np.random.Generator, sizes: RowIndices, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
 ) -> None:  # fmt: skip
-    """Take one step per batch of chosen records, in place: gradients are summed, noise added, the sum is divided."""
+    """Run SGD: a step per batch of chosen records, in place; gradients are summed, noise added, the sum divided."""
     dim = theta.size
     gradient = np.empty(dim)
     start = 0
@@ -107,7 +107,7 @@ def run_subgradient_loop(
     first: int, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, linear: Array,
     alpha: float, point: Array, average: Array,
 ) -> None:  # fmt: skip
-    """Take one step per row of `chosen`, in place, the first of them being step ``first + 1``."""
+    """Run a loop of subgradient steps, one per row of `chosen`, in place, the first being step ``first + 1``."""
     dim = point.size
     direction = np.empty(dim)
     for step in range(len(chosen)):
@@ -131,7 +131,7 @@ def run_one_pass_loop(
     order: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
     rate: float, alpha: float,
 ) -> None:  # fmt: skip
-    """Take one noiseless step per record of `order`, in place; the iterates are added to `total`."""
+    """Run a loop of one noiseless step per record of `order`, in place; the iterates are added to `total`."""
     dim = theta.size
     for t in range(order.size):
         i = order[t]

@@ -75,7 +75,7 @@ class _AveragedSubgradient:
     """The checks of both subgradient methods, and their errors."""
 
     def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
+        """Minimise by subgradients until the gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
 
         Needs ``alpha > 0`` and rows in memory. The start is checked but forgotten at the first step, of length 1/alpha.
         """

@@ -72,14 +72,14 @@ class ClusterTable:
         timeout = dask.config.get("dpconvex.timeout", None)
         self._timeout = float(dask.utils.parse_timedelta(TIMEOUT if timeout is None else timeout))
         self._threads: dict[str, int] = {}  # by worker
-        self._find_workers()
+        self._find_cluster_workers()
         self._table = ClusterTableFacts(uuid.uuid4().hex, width, numeric, clean, limit, len(self._threads))
         self._futures: dict[int, Any] = {}  # as long as they live, workers keep their partitions
         self._found: dict[int, PartitionFacts] = {}
-        self._hold(range(len(pairs)))
+        self._hold_on_cluster(range(len(pairs)))
         self.facts = [self._found[i] for i in range(len(pairs))]
 
-    def _hold(self, numbers: Iterable[int]) -> None:
+    def _hold_on_cluster(self, numbers: Iterable[int]) -> None:
         """Let the cluster's workers check and hold partitions; those that were checked before must be as they were."""
         first = not self._found
         task = dask.delayed(hold_on_cluster, pure=False, traverse=False)
@@ -91,7 +91,7 @@ class ClusterTable:
             self._futures.update(zip(waiting, futures, strict=True))
             return [(future, [number], None) for number, future in zip(waiting, futures, strict=True)]
 
-        def accept(positions: Sequence[int], held: ClusterPartition | PartitionFacts) -> Sequence[int]:
+        def accept_on_cluster(positions: Sequence[int], held: ClusterPartition | PartitionFacts) -> Sequence[int]:
             (number,), result = positions, held.told if isinstance(held, ClusterPartition) else held
             before = self._found.get(number)
             if before is not None and before.mark != result.mark:
@@ -101,7 +101,7 @@ class ClusterTable:
                 report_progress(len(self._found), len(self._pairs))
             return positions
 
-        self._finish(set(numbers), submit, accept)
+        self._finish_on_cluster(set(numbers), submit, accept_on_cluster)
 
     def run(
         self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool
@@ -109,11 +109,11 @@ class ClusterTable:
         """Run a call on each partition of the cluster and return the results, in order; sums of groups if `grouped`."""
         blocks: list[Block] = []
 
-        def submit(waiting: Sequence[int]) -> list[Task]:
+        def submit_to_cluster(waiting: Sequence[int]) -> list[Task]:
             held_once = [jobs[i][0].number for i in waiting if self._found[jobs[i][0].number].owner is not None]
             there = {number for number in self._futures if self._found[number].owner in self._threads}
             if lost := [number for number in held_once if number not in there]:
-                self._hold(lost)
+                self._hold_on_cluster(lost)
             unheld = dask.delayed(run_unheld_on_cluster, pure=False, traverse=False)
             shares: dict[str, list[int]] = {}
             single: dict[int, Any] = {}
@@ -135,7 +135,7 @@ class ClusterTable:
                 tasks.append((share, positions, owner))
             return tasks
 
-        def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
+        def accept_from_cluster(positions: Sequence[int], result: Any) -> Sequence[int]:
             if result is None:
                 raise SourceChangedError
             lost: set[int] = set()
@@ -149,11 +149,11 @@ class ClusterTable:
                 self._futures.pop(jobs[position][0].number, None)
             return [position for position in positions if position not in lost]
 
-        self._finish(set(range(len(jobs))), submit, accept)
+        self._finish_on_cluster(set(range(len(jobs))), submit_to_cluster, accept_from_cluster)
         blocks.sort(key=lambda block: block[0])
         return add_cluster_groups(blocks) if grouped else [block[2] for block in blocks]
 
-    def _finish(
+    def _finish_on_cluster(
         self,
         pending: set[int],
         submit: Callable[[Sequence[int]], list[Task]],
@@ -168,10 +168,10 @@ class ClusterTable:
             if waiting:
                 for future, positions, owner in submit(sorted(waiting)):
                     active[future] = positions, owner
-            self._wait(active)
+            self._wait_for_cluster(active)
             ended = [future for future in active if future.status != "pending"]
             finished = [future for future in ended if future.status == "finished"]
-            for future, result in zip(finished, self._gather(finished), strict=False):
+            for future, result in zip(finished, self._gather_from_cluster(finished), strict=False):
                 pending.difference_update(accept(active.pop(future)[0], result))
             failed = [future for future in ended if future in active]
             for future in failed:
@@ -187,15 +187,15 @@ class ClusterTable:
                     + ". If they die, give them more memory, or smaller partitions."
                 )
             if not finished:
-                self._find_workers()
+                self._find_cluster_workers()
                 # Tasks without an owner may be on any of them.
                 owners = {owner for _, owner in active.values()}
-                self._ping([worker for worker in self._threads if worker in owners or None in owners], asked)
+                self._ping_cluster([worker for worker in self._threads if worker in owners or None in owners], asked)
                 for future, (_, owner) in list(active.items()):
                     if owner is not None and owner not in self._threads:
                         del active[future]
 
-    def _ping(self, workers: Iterable[str], asked: dict[str, tuple[_ClusterWorkerCall, float]]) -> None:
+    def _ping_cluster(self, workers: Iterable[str], asked: dict[str, tuple[_ClusterWorkerCall, float]]) -> None:
         """Ask whether the cluster's workers are there, since a frozen one stays registered; raise if one is silent."""
         now = time.monotonic()
         for owner in workers:
@@ -208,7 +208,7 @@ class ClusterTable:
                     f"allows, {self._timeout:g} seconds."
                 )
 
-    def _wait(self, tasks: Iterable[Any]) -> None:
+    def _wait_for_cluster(self, tasks: Iterable[Any]) -> None:
         """Wait until all of the cluster's tasks ended, or for a short time: results fetched one by one take longer."""
         calls = [task.future for task in tasks if isinstance(task, _ClusterWorkerCall)]
         futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
@@ -220,16 +220,16 @@ class ClusterTable:
         if calls:
             wait(calls, timeout=POLL)
 
-    def _gather(self, tasks: list[Any]) -> list[Any]:
+    def _gather_from_cluster(self, tasks: list[Any]) -> list[Any]:
         """Gather the results of the cluster's tasks; none if some were lost on the way, with their worker."""
         futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
         with _forget_cluster_errors():
             fetched = iter(self._client.gather(futures) if futures else [])
             return [task.future.result() if isinstance(task, _ClusterWorkerCall) else next(fetched) for task in tasks]
-        self._find_workers()
+        self._find_cluster_workers()
         return []
 
-    def _find_workers(self) -> None:
+    def _find_cluster_workers(self) -> None:
         """Note the cluster's workers and their threads; wait for some if there are none, up to the time-out."""
         started = time.monotonic()
         while True:
@@ -258,7 +258,7 @@ class _ClusterWorkerCall:
         self.future: Future[Any] = Future()
         self.reason = ""  # the name of an error, which must not quote what it was about
 
-        def run() -> None:
+        def run_on_cluster_worker() -> None:
             found = None
             with _forget_cluster_errors():
                 try:
@@ -268,7 +268,7 @@ class _ClusterWorkerCall:
                     raise
             self.future.set_result(found)
 
-        threading.Thread(target=run, daemon=True).start()
+        threading.Thread(target=run_on_cluster_worker, daemon=True).start()
 
     @property
     def status(self) -> str:

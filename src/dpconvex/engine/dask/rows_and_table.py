@@ -122,7 +122,7 @@ class DaskRows:
         return self._pass(lambda rows: rows.combine(theta, function))
 
     def counter(self, function: Any, level: float = 0.0) -> Callable[[float], float]:
-        """Return the weight of rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
+        """Return the weight of Dask rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
 
         def count(point: float) -> float:
             def below(y: Array, w: Array, v: Array) -> tuple[float, float]:
@@ -146,7 +146,7 @@ class DaskRows:
         return self._change_weights(lambda rows: rows.predicted(theta))
 
     def _change_weights(self, function: Reweigh) -> DaskRows:
-        """Return the same rows with other weights, computed once where they can be parked and else in every pass."""
+        """Return the Dask rows with other weights, computed once where they can be parked and else in every pass."""
 
         def change(partition: Partition) -> Partition:
             if partition.X is not None and self._spill is not None:
@@ -162,7 +162,7 @@ class DaskRows:
         return DaskRows(self._partitions, replace(self._mapping, labels=True), self._spill, self._held)
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
-        """Return the given rows, in the given order, as `MemoryRows`."""
+        """Return the given rows of a Dask table, in the given order, as `MemoryRows`."""
         indices = np.asarray(indices)
         order = np.argsort(indices, kind="stable")
         ends = np.cumsum([partition.rows for partition in self._partitions])
@@ -190,7 +190,7 @@ class DaskRows:
         return self.take(spread_indices(self.n_rows, rows))
 
     def part(self, rows: int) -> MemoryRows | DaskRows:
-        """Return exactly `rows` rows in memory, those of `MemoryRows.part`."""
+        """Return exactly `rows` rows of a Dask table in memory, those of `MemoryRows.part`."""
         if rows >= self.n_records:
             return self
         weights = self._row_weights()
@@ -316,7 +316,7 @@ class DaskTable:
         target_scale: float = 1.0,
         row_weights: RowWeights | None = None,
     ) -> DaskRows | MemoryRows:
-        """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
+        """Return sums over the Dask table's rows; ``target(y)`` is applied to each partition's target first."""
         if not self.partitions:  # no rows at all fit into memory
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
         mapping = PartitionMap(row_map, target, float(target_shift), float(target_scale), self._clean)
@@ -364,7 +364,7 @@ def _map_table_column(
     partition: Partition | None,
     clean: PartitionTargets | None,
 ) -> tuple[int, Any]:
-    """Return the length of a partition of one column, and a function of it; rows beside it must be known."""
+    """Return the length of a partition of a Dask table's column, and a function of it; rows beside it must be known."""
     if partition is not None and not partition.holds(triple[:2], clean):
         raise SourceChangedError
     values = exact_identifiers(triple[2])

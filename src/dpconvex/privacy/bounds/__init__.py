@@ -256,7 +256,7 @@ class Bounds:
                 del facts[name]
         return {"kind": type(self).__name__, **facts}
 
-    def _check_shared(self) -> None:
+    def _check_bounds_fields(self) -> None:
         owner = type(self).__name__
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -290,7 +290,7 @@ _KINDS = (
 
 
 def bounds_from_dict(data: Facts) -> Bounds:
-    """Rebuild public facts from :meth:`Bounds.to_dict`."""
+    """Rebuild public bounds from :meth:`Bounds.to_dict`."""
     facts = dict(data)
     kind = facts.pop("kind", None)
     if kind not in _KINDS:

@@ -43,7 +43,7 @@ class LinearRecord(Bounds):
     weighted_rows: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_shared()
+        self._check_bounds_fields()
         check_count("rows_per_person", type(self).__name__, self.rows_per_person, 1)
         if self.people and self.rows_per_person > 1:
             raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")

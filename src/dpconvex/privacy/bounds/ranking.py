@@ -97,7 +97,7 @@ class PairwiseBounds(Bounds):
     ignored_rows: bool = False
 
     def __post_init__(self) -> None:
-        self._check_shared()
+        self._check_bounds_fields()
         owner = "PairwiseBounds"
         if self.neighbors != "replace_one" and not self.label_private:
             wanted = "True under 'add_or_remove_one': public labels tell how many records there are"
@@ -148,7 +148,7 @@ class PairwiseBounds(Bounds):
 
     @property
     def pair_factor(self) -> float:
-        """``Gamma / (L D)``, from the lower bounds on the class counts."""
+        """``Gamma / (L D)`` of a ranking's pairs, from the lower bounds on the class counts."""
         positive, negative = self.min_positive, self.min_negative
         if self.neighbors != "replace_one":
             least = min(positive, negative)
@@ -272,7 +272,7 @@ class TopRankBounds(Bounds):
     sums_records = False
 
     def __post_init__(self) -> None:
-        self._check_shared()
+        self._check_bounds_fields()
         for name in ("top", "min_positive"):
             check_count(name, "TopRankBounds", getattr(self, name), 1)
         self._check_positive("row_norm", "width")

@@ -209,7 +209,7 @@ class TiltedBounds(RobustWeightedRecord):
         return min(2 * self.lipschitz / self.alpha * self.largest_weight, 2 * self.radius)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        """Return the public tolerance of :meth:`Bounds.solver_tolerance`, with room for the rounding of exponents.
+        """Return the tilted risk's :meth:`Bounds.solver_tolerance`, with room for the rounding of exponents.
 
         ``4 eps tilt L (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: four times what the certificate of a point
         in the ball allows for exponents ``tilt loss`` whose margins and values are rounded.
@@ -325,7 +325,7 @@ class WorstShareBounds(RobustWeightedRecord):
         return min(2 * self.lipschitz / self.alpha * weight, 2 * self.radius * (1 + 1e-12))
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        """Return the public tolerance of :meth:`Bounds.solver_tolerance`, with room for the rounding of weights.
+        """Return the worst share's :meth:`Bounds.solver_tolerance`, with room for the rounding of weights.
 
         ``4 eps (L / width) (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: weights turn with losses over the
         width, as those of :class:`TiltedBounds` do over ``1 / tilt``.

@@ -61,7 +61,7 @@ class StructuredBounds(Bounds):
 
     def __post_init__(self) -> None:
         owner = "StructuredBounds"
-        self._check_shared()
+        self._check_bounds_fields()
         if not isinstance(self.loss, VectorLoss):
             raise self._wrong("loss", "a loss of residual vectors such as L1Norm(3)", error=TypeError)
         self._check_positive("operator_norm")
@@ -146,7 +146,7 @@ class StructuredBounds(Bounds):
         return self._reserve * (max(FINEST * self.whole_lipschitz, resolvable) + rule)
 
     def target_reach(self, tilt: float = 0.0) -> float:
-        """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
+        """Return a public bound beyond which structured targets are clamped: no minimiser's margins come near it.
 
         ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|a . theta| <= ||a|| (L + tilt) / alpha``; with as much
         room again, and forty times the width over which the loss turns.
@@ -194,7 +194,7 @@ class DeclaredBounds(Bounds):
     sums_records = False
 
     def __post_init__(self) -> None:
-        self._check_shared()
+        self._check_bounds_fields()
         self._check_positive("slope", "curvature")
         if self.whole_slope is not None:
             self._check_positive("whole_slope", allowed="None or a finite number above 0")
