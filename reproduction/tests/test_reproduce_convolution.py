@@ -11,7 +11,7 @@ from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
 from dpconvex.privacy.calibration import gaussian_delta
-from dpconvex.privacy.objective_perturbation_profile import structured_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import structured_objective_delta
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.catalogue import find
 from dpconvex_reproduction.convolution_objective_perturbation import relative_risk, runtime

@@ -16,7 +16,7 @@ from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.geometry import RowGeometry, column_octaves
-from dpconvex.fit.location import locate_residual_tails, locate_target_bracket
+from dpconvex.fit.location_and_scale import locate_residual_tails, locate_target_bracket
 from dpconvex.fit.margin_calibration import margin_edges
 from dpconvex.losses import CrammerSinger, DiscreteHazard, Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.mechanisms import NoisyGradientDescent

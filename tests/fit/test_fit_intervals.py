@@ -20,7 +20,7 @@ from dpconvex.core.private_rows import _private_product_sums
 from dpconvex.core.queries import Query
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location import LocationTails
+from dpconvex.fit.location_and_scale import LocationTails
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective

@@ -25,8 +25,8 @@ from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
-from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 

@@ -10,7 +10,7 @@ from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHin
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, PairwiseBounds, PureDP, gaussian_scale
-from dpconvex.privacy.objective_perturbation_profile import (
+from dpconvex.privacy.objective_perturbation_calibration import (
     trace_objective_delta,
     trace_objective_laplace_scale,
     trace_objective_scale,

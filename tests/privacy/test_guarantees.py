@@ -11,7 +11,7 @@ from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.calibration import GRID_BITS, gaussian_delta, grid_of
 from dpconvex.privacy.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
-from dpconvex.privacy.objective_perturbation_profile import trace_objective_delta, trace_objective_scale
+from dpconvex.privacy.objective_perturbation_calibration import trace_objective_delta, trace_objective_scale
 from dpconvex.privacy.rounding_errors import summation_rounding_error
 from dpconvex.privacy.subsampling import dominating_subsampled_rdp, subsampled_multiplier
 

@@ -43,8 +43,8 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
-from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,

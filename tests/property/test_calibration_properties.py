@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.privacy import gaussian_scale, objective_perturbation_scale
-from dpconvex.privacy.objective_perturbation_profile import (
+from dpconvex.privacy.objective_perturbation_calibration import (
     glm_add_remove_objective_delta,
     glm_replace_objective_delta,
     structured_objective_delta,

@@ -27,7 +27,7 @@ from dpconvex.mechanisms import (
 )
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
-from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 
 FIXED = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck),

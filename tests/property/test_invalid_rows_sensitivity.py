@@ -25,7 +25,7 @@ from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePe
 from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
-from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 

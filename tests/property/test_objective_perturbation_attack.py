@@ -18,7 +18,7 @@ from scipy.special import expit, ndtr
 
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.privacy import objective_perturbation_laplace_scale, objective_perturbation_scale
-from dpconvex.privacy.objective_perturbation_profile import renyi_objective_curve, structured_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import renyi_objective_curve, structured_objective_delta
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,

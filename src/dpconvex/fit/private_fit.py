@@ -24,7 +24,7 @@ from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_quantile_
 from dpconvex.fit.geometry import release_row_geometry
 from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
-from dpconvex.fit.location import (
+from dpconvex.fit.location_and_scale import (
     LocationPrior,
     LocationTails,
     locate_limited_shares,

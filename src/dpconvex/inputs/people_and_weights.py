@@ -20,7 +20,7 @@ from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, 
 from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
 from dpconvex.inputs.settings import LARGEST, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.robust import TiltedBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.privacy.rounding_errors import most_summed_rows
 from dpconvex.types import Array
 

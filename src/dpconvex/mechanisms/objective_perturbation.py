@@ -17,8 +17,8 @@ from dpconvex.objectives.objective import LinearlyPerturbableObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
 from dpconvex.privacy.certificate import (
     Certificate,

@@ -18,7 +18,7 @@ import numpy as np
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.planning.excess_and_prescriptions import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
-from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
 

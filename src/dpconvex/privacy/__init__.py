@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from dpconvex.privacy.bounds import Bounds
     from dpconvex.privacy.bounds.linear import LinearBounds
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
-    from dpconvex.privacy.bounds.robust import RobustBounds, TiltedBounds, WorstShareBounds
     from dpconvex.privacy.bounds.structured_bounds import DeclaredBounds, StructuredBounds
+    from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
     from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
     from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
     from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
     from dpconvex.privacy.ledger import BudgetExceeded, Ledger
     from dpconvex.privacy.ledger_file import LedgerError
     from dpconvex.privacy.noise import NoiseSource
-    from dpconvex.privacy.objective_perturbation_profile import (
+    from dpconvex.privacy.objective_perturbation_calibration import (
         objective_perturbation_laplace_scale,
         objective_perturbation_scale,
     )
@@ -27,7 +27,7 @@ else:
             "Bounds": "bounds",
             "LinearBounds": "bounds.linear",
             **dict.fromkeys(("PairwiseBounds", "TopRankBounds"), "bounds.ranking"),
-            **dict.fromkeys(("RobustBounds", "TiltedBounds", "WorstShareBounds"), "bounds.robust"),
+            **dict.fromkeys(("RobustBounds", "TiltedBounds", "WorstShareBounds"), "bounds.tilted_and_robust_bounds"),
             **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured_bounds"),
             **dict.fromkeys(("gaussian_mu", "gaussian_scale"), "calibration"),
             **dict.fromkeys(("Certificate", "CertificateError", "PrivacyWarning"), "certificate"),
@@ -35,8 +35,8 @@ else:
             **dict.fromkeys(("BudgetExceeded", "Ledger"), "ledger"),
             "LedgerError": "ledger_file",
             "NoiseSource": "noise",
-            "objective_perturbation_laplace_scale": "objective_perturbation_profile",
-            "objective_perturbation_scale": "objective_perturbation_profile",
+            "objective_perturbation_laplace_scale": "objective_perturbation_calibration",
+            "objective_perturbation_scale": "objective_perturbation_calibration",
         },
     )
 

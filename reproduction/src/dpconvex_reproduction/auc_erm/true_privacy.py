@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
 from dpconvex.privacy.guarantees import GaussianDP
-from dpconvex.privacy.objective_perturbation_profile import trace_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import trace_objective_delta
 from dpconvex_reproduction.auc_erm.algorithms import printed_objective_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.problems import DIAMETER, FACTS, LOSSES, Facts
 

@@ -24,7 +24,7 @@ from scipy.special import ndtr
 
 from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured_objective import structured_spectral_norms
-from dpconvex.privacy.objective_perturbation_profile import structured_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import structured_objective_delta
 from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
     printed_constants,
     sound_certificate,

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.objective_perturbation_profile import glm_add_remove_objective_delta, glm_replace_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import (
+    glm_add_remove_objective_delta,
+    glm_replace_objective_delta,
+)
 from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.quantile_sco.contenders import (

@@ -19,7 +19,7 @@ import numpy as np
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.description import Facts, describe, rebuild_description
-from dpconvex.privacy.objective_perturbation_profile import (
+from dpconvex.privacy.objective_perturbation_calibration import (
     objective_perturbation_delta,
     objective_perturbation_epsilon,
     objective_perturbation_laplace_scale,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, PointwiseLoss
 from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
-from dpconvex.privacy.bounds.robust import check_robust_loss
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import check_robust_loss
 from dpconvex.privacy.description import Facts
 
 PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
@@ -221,7 +221,7 @@ class TopRankBounds(Bounds):
     those of the public records, sum to 1. Replace one record:
 
     - *A negative one by a negative one.* The weights of others all move to one side, together by as much as its own
-      weight (:class:`~dpconvex.privacy.bounds.robust.WorstShareBounds`), so that ``||g' - g|| <= D / K``; T moves by at
+      weight (`WorstShareBounds`), so that ``||g' - g|| <= D / K``; T moves by at
       most ``D ||theta|| / K``, and with it every slope by c'' times that: ``slope D / K + c'' D^2 ||theta|| / K``.
     - *A positive one by a positive one.* ``slope D / m+``: two slopes ``a, b`` in ``[0, slope]`` times vectors of a
       hull of diameter D differ by at most ``slope D``.

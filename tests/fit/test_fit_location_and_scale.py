@@ -9,7 +9,7 @@ from scipy import stats
 
 from dpconvex.core.queries import QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location import LocationPrior, LocationTails, locate_quantile, locate_target_bracket
+from dpconvex.fit.location_and_scale import LocationPrior, LocationTails, locate_quantile, locate_target_bracket
 
 TARGET = QueryStatistic("target")
 
