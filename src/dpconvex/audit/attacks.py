@@ -131,7 +131,7 @@ def epsilon_lower_bound(
 
 
 def attack_lowest_bit(numbers: Array) -> Array:
-    """Return the exponent of the last binary digit that is set, 2000 for 0.
+    """Return what an attack on bits sees: the exponent of the last binary digit that is set, 2000 for 0.
 
     Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
     digits tell which value was under it. On a public grid they do not depend on the value.

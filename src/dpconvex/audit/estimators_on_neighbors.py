@@ -64,7 +64,7 @@ def person_pairs(
 def neighbor_pairs(
     X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float], relation: str = "replace_one"
 ) -> Iterator[NeighborPair]:
-    """Yield the pairs in which a calibration is most likely to break.
+    """Yield the pairs of neighbouring tables on which an estimator's calibration is most likely to break.
 
     Row 0 of (X, y) is the differing record, the other rows stay. Where it is replaced, the pairs are: ``mirror``, the
     record against its negative at the same target; ``target``, the same record with the target at opposite extremes

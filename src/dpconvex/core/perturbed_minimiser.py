@@ -164,7 +164,7 @@ def certified_minimiser(solver: Method | None, objective: Objective, start: Arra
 
 
 def release_phased_minimisers(objective: Any, certificate: Certificate, noise: NoiseSource) -> Array:
-    """Return the released point of the last phase; every phase starts from the point that the one before released.
+    """Return the last phase's perturbed minimiser; every phase starts from the point that the one before released.
 
     The certificate, of a phased method, states the noise of every phase; rows are in memory.
     """
@@ -204,7 +204,7 @@ def phase_minimiser(
     start: Array,
     generator: np.random.Generator,
 ) -> Array:
-    """Return what noise is added to in a phase with the chosen records: an anchored minimiser, or a pass's mean."""
+    """Return the minimiser of a phase's chosen records, anchored, or a pass's mean: what noise is added to."""
     bounds, rows = certificate.bounds, cast(MemoryRows, objective.rows)
     if certificate.mechanism == "phased-sgd":
         return mean_minimiser_of_pass(rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator)

@@ -185,7 +185,7 @@ def largest_query_cancellation(bounds: Bounds) -> float:
 
 
 def _allowed_query_cancellation(bounds: Bounds, size: int | None = None) -> float:
-    """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
+    """Return ``c / (2 n e)`` for a query's sums, for every number of rows that rounding is paid for."""
     number = most_summed_rows(bounds.n_samples, bounds.neighbors)
     rows, additions = MANY_ROWS if bounds.people else number, None
     if isinstance(bounds, StructuredBounds):

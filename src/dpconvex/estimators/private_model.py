@@ -109,7 +109,7 @@ class PublicModelFacts:
 def run_mechanism(
     plan: MechanismPlan, objectives: Sequence[Objective], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
-    """Return a private model's coefficients for each problem, in mapped units, and what else was released.
+    """Run a private model's mechanism: return each problem's coefficients, in mapped units, and other releases.
 
     The rows of ``objectives`` have passed all checks: from here on nothing depends on data but through noise. The
     model's ledger is charged once, before noise is drawn.

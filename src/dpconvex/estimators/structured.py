@@ -102,7 +102,7 @@ class PrivateStructuredModel(PrivateModel):
         return stated
 
     def _smoothed_loss(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
-        """Return the structured loss that is fitted: the convolved one, or the envelope of the same curvature."""
+        """Return the loss that a structured estimator fits: the convolved one, or an envelope of the same curvature."""
         if self.smoothing not in ("convolution", "moreau"):
             owner = type(self).__name__
             raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))

@@ -122,7 +122,7 @@ def person_indices(tags: Tags) -> npt.NDArray[np.int64]:
 def read_row_weights(
     model: Model, X: Any, sample_weight: object, groups: object
 ) -> tuple[PersonUnit, RowWeights | None]:
-    """Return the privacy unit and the weights of rows, after all checks of weights and identifiers.
+    """Return the privacy unit, rows or people, and the weights of rows, after all checks of both.
 
     Weights are not rounded yet (`round_row_weights`), and None where every row is a whole record. Of Dask collections
     16 bytes per row are kept in memory.

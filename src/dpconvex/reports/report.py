@@ -259,7 +259,7 @@ def _flatten_report_settings(name: str, value: object) -> Iterator[tuple[str, st
 
 
 def _plain_report_value(value: object) -> str:
-    """Return a value as people write it."""
+    """Return a value of the report as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

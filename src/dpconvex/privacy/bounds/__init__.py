@@ -212,7 +212,7 @@ class Bounds:
             )
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        r"""Return the public bound on ``||gradient of F||`` that certified minimisers must meet.
+        r"""Return the bounds' public tolerance on ``||gradient of F||``, which certified minimisers must meet.
 
         ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
         ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
