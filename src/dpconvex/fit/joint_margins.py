@@ -294,32 +294,32 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
     z, seen, directions, norms = simulated_margins(fit, coefficients)
     loss, chances = slopes.loss, fit.law.probabilities(z)
     margins, points = z.shape
-    curvature, bias = np.zeros((margins, margins, points)), np.zeros((margins, points))
-    for outcome, chance in enumerate(chances):
-        each = loss.slopes(np.full(points, float(outcome)), z)
-        length = np.sqrt(np.square(each).sum(axis=0)) * norms
-        if not fit.separate:
-            length = np.hypot(length / norms, each.sum(axis=0) * norms)
-        if slopes.weighting == "clip":
-            weights = np.minimum(1.0, bound / np.maximum(length, 1e-300))
-        else:
-            weights = np.minimum(1.0, bound / loss.lipschitz / norms) ** 2
-        weights = chance * weights
-        if isinstance(loss, CrammerSinger):  # no likelihood: its minimiser is not that of the model
-            shares = each + (np.arange(margins) == outcome)[:, None]
-            curvature -= shares[:, None] * (weights / loss.width * shares)[None]
-            curvature[np.arange(margins), np.arange(margins)] += weights / loss.width * shares
-            continue
-        bias += weights * each
-        curvature += each[:, None] * (weights * each)[None]
+    # A model of one point keeps the slopes that its outcomes would have, of shape (points, margins, outcomes).
+    each = np.stack([loss.slopes(np.full(points, float(k)), z).T for k in range(len(chances))], axis=2)
+    length = np.sqrt(np.square(each).sum(axis=1)) * norms[:, None]
+    if not fit.separate:
+        length = np.hypot(length / norms[:, None], each.sum(axis=1) * norms[:, None])
+    if slopes.weighting == "clip":
+        weights = np.minimum(1.0, bound / np.maximum(length, 1e-300))
+    else:
+        weights = np.minimum(1.0, bound / loss.lipschitz / norms[:, None]) ** 2
+    weights = (chances.T * weights)[:, None, :]
+    bias = (weights * each).sum(axis=2).T
+    if isinstance(loss, CrammerSinger):  # no likelihood: its minimiser is not that of the model
+        shares, bias = each + np.eye(margins), np.zeros((margins, points))
+        weights = weights / loss.width
+        curvature = -(weights * shares) @ shares.transpose(0, 2, 1)
+        curvature[:, np.arange(margins), np.arange(margins)] += (weights * shares).sum(axis=2)
+    else:
+        curvature = (weights * each) @ each.transpose(0, 2, 1)
     rank, leads = seen.shape[1], fit.leads
     squares = (seen[:, :, None] * seen[:, None, :]).reshape(points, -1)
     features = np.column_stack([np.ones(points), seen, squares]) / points
-    found = (curvature.reshape(-1, points) @ features).reshape(margins, margins, -1)
+    found = (curvature.reshape(points, -1).T @ features).reshape(margins, margins, -1)
     own, common = fit.contrasts, fit.columns
-    first = np.einsum("ab,bcq,dc->adq", own, found[:, :, 1 : 1 + rank], common).reshape(len(own), -1)
+    first = np.einsum("ab,bcq,dc->adq", own, found[:, :, 1 : 1 + rank], common, optimize=True).reshape(len(own), -1)
     second = found[:, :, 1 + rank :].reshape(margins, margins, rank, rank)
-    second = np.einsum("ab,bcqs,dc->aqds", common, second, common).reshape(first.shape[1], -1)
+    second = np.einsum("ab,bcqs,dc->aqds", common, second, common, optimize=True).reshape(first.shape[1], -1)
     small = second
     if leads:
         small = np.block([[own @ found[:, :, 0] @ own.T, first], [first.T, second]])
