@@ -22,12 +22,20 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number, check_share, parameter_error
-from dpconvex.core.auc_pairs import CLASS_WEIGHT, pair_statistic, pair_statistic_of_people
-from dpconvex.core.evaluation_certificate import ROW_WEIGHT, EvaluationCertificate
+from dpconvex.core.auc_pairs import (
+    CLASS_WEIGHT,
+    ROW_WEIGHT,
+    concordance_statistic,
+    pair_statistic,
+    pair_statistic_of_people,
+)
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
+from dpconvex.estimators.rates import tweedie_deviance
+from dpconvex.estimators.survival import HazardOutcomes, signed_times
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, person_indices, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable
@@ -61,6 +69,7 @@ _NEEDS = {
     "log_loss": "predict_proba",
     "cost": "underage_cost",
     "auc": "decision_function",
+    "deviance": "rate_bounds",
     "calibration": "predict_proba",
 }
 _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
@@ -90,7 +99,8 @@ def private_score(
     Row metrics: ``low + (high - low) (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the valid rows, with ``u_i`` the
     row's number, clipped to the public range ``[low, high]`` and scaled to [0, 1], and r their noisy number. AUC:
     ``1/2 + (V + noise) / (p q)``, with noisy numbers ``p`` and ``q`` of positive and negative rows and ``V`` the sum
-    over their pairs of +1/2 for the right order, 0 for a tie, -1/2 for the wrong one.
+    over their pairs of +1/2 for the right order, 0 for a tie, -1/2 for the wrong one. Concordance: the same of pairs of
+    which one has its event in a period that the other survives, over their noisy number.
 
     Parameters
     ----------
@@ -99,11 +109,13 @@ def private_score(
         :class:`~dpconvex.preprocessing.PublicTable` and an estimator, and for a model that was loaded with its schema.
         A row with a missing value, or an unknown label, counts nowhere; how many are left is released with noise.
     metric : str, optional
-        ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions;
+        ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions, and
+        ``"deviance"`` for rates;
         ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
-        classes; ``"coverage"``, the share of rows in the intervals of
+        classes; ``"concordance"`` and ``"brier"`` (integrated over periods, records weighted by one over the released
+        probability of being watched so long) for survival; ``"coverage"``, the share of rows in the intervals of
         :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By default what the estimator
-        minimises: cost, pinball loss, squared error, AUC or accuracy.
+        minimises: cost, pinball loss, squared error, deviance, AUC, accuracy or concordance.
     epsilon, delta, mu, ledger : float, Ledger, optional
         Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``. A ledger is charged before noise is
         drawn, in full: the rows may belong to people whom the fit has seen.
@@ -116,7 +128,8 @@ def private_score(
         The level to score, of a model with several.
     residual_bound : float or "private", optional
         Residuals beyond it, in the target's units, count as that far; the width of the target's range by default, that
-        of the estimator or its schema. ``"private"`` pays for one that nearly all rows are within, down to 1/128 of the
+        of the estimator or its schema; a row's deviance counts up to that of this number where an eighth of it was
+        predicted. ``"private"`` pays for one that nearly all rows are within, down to 1/128 of the
         target's range: noise doubles and the range may shrink far more.
     bins, level : int, default=10, and float, default=0.95
         Bins of ``"calibration"`` and ``"residuals"``, and the level of the interval.
@@ -168,6 +181,8 @@ def private_score(
         allowed = f"a number, or 'private' for {_OF_RESIDUALS}"
         raise parameter_error("residual_bound", owner, allowed, repr(residual_bound))
     low, high = _evaluation_range(model, metric, None if paid else residual_bound, column, schema)
+    if metric == "concordance" and groups is not None:
+        raise ValueError("The metric 'concordance' needs one record per person. Got groups instead. Leave them out.")
     rows = replace(_read_evaluated_rows(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
     statistic, dimension = evaluation_statistic(metric, bins)
@@ -305,8 +320,12 @@ def _default_evaluation_metric(model: Any) -> str:
         return "coverage"
     if is_classifier(model):
         return "auc" if type(model).__name__ == "DPAUCClassifier" else "accuracy"
+    if hasattr(model, "predict_survival"):
+        return "concordance"
     if hasattr(model, "underage_cost"):
         return "cost"
+    if hasattr(model, "rate_bounds"):
+        return "deviance"
     return "pinball" if hasattr(model, "quantile") else "squared"
 
 
@@ -342,6 +361,8 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
         raise ValueError(
             f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
+    if (metric in _OF_SURVIVAL) != hasattr(model, "predict_survival"):
+        raise ValueError(f"The metrics {_OF_SURVIVAL}, and no others, are for models of survival. Got {name} instead.")
     of_labels = metric in _OF_CLASSIFIERS
     needed = _NEEDS.get(str(metric), "predict")
     if of_labels is not is_classifier(model) or not hasattr(model, needed):
@@ -359,8 +380,10 @@ def _evaluation_range(
     model: Any, metric: str, residual_bound: object, column: int | None = None, schema: Schema | None = None
 ) -> tuple[float, float]:
     """Return the public range of a row's number."""
-    if metric in ("accuracy", "coverage", "auc", "calibration"):
+    if metric in ("accuracy", "coverage", "auc", "calibration", "concordance"):
         return 0.0, 1.0
+    if metric == "brier":
+        return 0.0, float(np.average(model._censoring_weights(), weights=_period_lengths(model)))
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
     declared = getattr(schema or getattr(model, "schema_", None), "target_bounds", None)
@@ -372,6 +395,9 @@ def _evaluation_range(
     bound = check_number("residual_bound", "private_score", residual_bound, allowed, 0, 1e150, low_open=True)
     if metric == "residuals":
         return -bound, bound
+    if metric == "deviance":  # of the largest response where an eighth of it was expected
+        power = model._variance_power()
+        return 0.0, float(tweedie_deviance(np.array(bound), np.array(bound / 8), power))
     steepest = 1.0
     if metric == "pinball":
         level = scored_level(model, column)
@@ -392,7 +418,10 @@ def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None
         )
     probe, labels = copy(model), is_classifier(model)
     clean = PartitionTargets(LabelPositions(tuple(model.classes_.tolist())) if labels else partition_numbers)
+    survival = hasattr(model, "predict_survival")
+    y = signed_times(y, owner) if survival else y
     features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))
+    target = HazardOutcomes(model._public_horizons())(target) if survival else target
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
             f"The X given to {owner} has {features.shape[1]} columns, but the model was fitted on "
@@ -417,6 +446,7 @@ def _say_expected_interval(
 ) -> None:
     """Say how wide an evaluation's interval will be in mid-range: from public facts, before the charge."""
     weights = (CLASS_WEIGHT / 2, CLASS_WEIGHT / 2) if metric == "auc" else (ROW_WEIGHT,)
+    weights = (ROW_WEIGHT / 4,) if metric == "concordance" else weights  # half of the pairs have an order
     middle = np.array([0.0, *(weight * n for weight in weights)])
     low, high = describe_evaluation(middle, certificate, metric, limits, n, level).interval
     width, whole = high - low, limits[1] - limits[0]
@@ -509,6 +539,26 @@ def _cost(rows: EvaluatedRows) -> Array:
     return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
 
 
+def _period_lengths(model: Any) -> Array:
+    return np.diff(model._public_horizons(), prepend=0.0)
+
+
+def _brier(rows: EvaluatedRows) -> Array:
+    """Return weighted squared errors of the probability to survive, averaged over time; 0 where nothing is known."""
+    survival, weights = rows.answers("predict_survival"), cast(Any, rows.model)._censoring_weights()
+    last = np.nan_to_num(rows.target).astype(int)[:, None]
+    period = np.arange(weights.size)
+    ended, alive = (last % 2 == 1) & (last < 2 * period + 2), last >= 2 * period + 2
+    known = np.where(ended, weights[np.minimum(last // 2, weights.size - 1)], np.where(alive, weights, 0.0))
+    lengths = _period_lengths(rows.model)
+    return np.asarray((known * (alive - survival) ** 2 * lengths).sum(axis=1) / lengths.sum())
+
+
+def _deviance(rows: EvaluatedRows) -> Array:
+    mean, y = rows.answers("predict"), np.where(rows.target >= 0, rows.target, np.nan)
+    return tweedie_deviance(y, mean, rows.model._variance_power())  # type: ignore[attr-defined]
+
+
 def _coverage_by_row(rows: EvaluatedRows) -> Array:
     if hasattr(rows.model, "predict_interval"):
         low, high = rows.answers("predict_interval").T
@@ -524,10 +574,13 @@ _ROW_METRICS: dict[str, Callable[[EvaluatedRows], Array]] = {
     "absolute": lambda rows: np.abs(rows.residuals()),
     "squared": lambda rows: rows.residuals() ** 2,
     "coverage": _coverage_by_row,
+    "brier": _brier,
+    "deviance": _deviance,
 }
 _HIGHER_IS_BETTER = {"accuracy", "coverage"}
-_OF_RESIDUALS = ("pinball", "cost", "absolute", "squared")
-METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
+_OF_RESIDUALS = ("pinball", "cost", "absolute", "squared", "deviance")
+_OF_SURVIVAL = ("concordance", "brier")
+METRICS = (*_ROW_METRICS, "auc", "concordance", "calibration", "residuals")
 
 
 def scored_level(model: Any, column: int | None) -> float:
@@ -538,8 +591,8 @@ def scored_level(model: Any, column: int | None) -> float:
 
 def evaluation_statistic(metric: str, bins: int) -> tuple[str, int]:
     """Return the name of the statistic that gets noise, and its dimension."""
-    if metric == "auc":
-        return "auc", 3
+    if metric in ("auc", "concordance"):
+        return metric, 3 if metric == "auc" else 2
     if metric in ("calibration", "residuals"):
         return "histogram", bins * (2 if metric == "calibration" else 1)
     return "mean", 2
@@ -549,6 +602,9 @@ def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, 
     """Return the statistic without noise: private."""
     if metric == "auc":
         return _evaluate_auc_pairs(rows)
+    if metric == "concordance":
+        # A row that cannot be ranked is ranked last.
+        return concordance_statistic(np.nan_to_num(rows.answers("predict"), nan=-np.inf), rows.target)
     if metric == "residuals":
         return _bin_evaluated_scores(rows, rows.residuals(), low, high, bins)
     if metric == "calibration":
@@ -630,7 +686,7 @@ class PrivateScore:
         ``"calibration"``: ``predicted`` (middles of bins), ``observed`` shares of positive rows, ``low``, ``high`` and
         ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
     certificate, rows : EvaluationCertificate, float
-        Guarantee of the release, and the noisy number of valid rows (or people).
+        Guarantee of the release, and the noisy number of valid rows (or people), for concordance of pairs.
     limits : pair of float
         Range of a row's number: public, or released where it was paid for. Numbers beyond count as its end.
     """
@@ -655,7 +711,7 @@ class PrivateScore:
         return (
             f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
             f"{self.level:g}; rows count from {self.limits[0]:.3g} to {self.limits[1]:.3g}) over about {self.rows:.4g} "
-            f"valid rows; {guarantee}"
+            f"{'comparable pairs' if self.metric == 'concordance' else 'valid rows'}; {guarantee}"
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -707,6 +763,7 @@ def describe_evaluation(
     ends = np.clip(np.quantile(score(possible), levels), low, high)
     value = float(np.clip(score(released), low, high))
     rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
+    rows *= n - 1 if metric == "concordance" else 1
     interval = (float(ends[0]), float(ends[1]))
     return PrivateScore(metric, value, interval, level, certificate, rows=rows, limits=(low, high))
 

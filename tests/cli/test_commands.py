@@ -46,7 +46,8 @@ def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
 
 @pytest.mark.parametrize("task", ["poisson", "gamma", "tweedie"])
 def test_rates(folder, task):
-    options = ("--task", task, "--epsilon", 2, *(("--power", 1.2) if task == "tweedie" else ()))
+    options = ("--task", task, "--epsilon", 2, "--rate-bounds", "0.5,200")
+    options = (*options, *(("--power", 1.2) if task == "tweedie" else ()))
     result = folder.fit(*options, "--report", "report.html")
     assert result.exit_code == 0, result.output
     model = dpconvex.load_model(folder / "model.json")

@@ -124,6 +124,25 @@ def test_sparse_and_dask_rows_give_the_same():
     assert np.allclose(model.fit(*parts).coef_, dense, atol=1e-6)
 
 
+def test_zeros_of_whole_numbers_keep_whether_an_event_was_seen():
+    """A 0 of integers has no sign: whoever is censored at once would have an event in the first period."""
+    array, frames = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    pandas, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    y = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
+    table = pandas.DataFrame(y, columns=["time", "event"])
+    wanted = signed_times(y, "a")
+    assert np.signbit(wanted[y[:, 1] == 0]).all()
+    forms = array.from_array(y, chunks=(20, 2)), frames.from_pandas(table, npartitions=3)
+    for form in (table, *forms):
+        found = signed_times(form, "a")
+        found = np.asarray(found.compute() if hasattr(found, "compute") else found)
+        assert found.tobytes() == wanted.tobytes()
+    X = frames.from_pandas(pandas.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), npartitions=3)
+    model = DPDiscreteHazard((1.0, 2.0), epsilon=5.0, feature_bounds=(-4, 4), random_state=0)
+    again = model.fit(X.compute(), y).coef_
+    assert np.allclose(model.fit(X, forms[1]).coef_, again, atol=1e-6)
+
+
 def test_predictions_and_files(tmp_path):
     X, time, event = records(3000)
     y = np.column_stack([time, event])

@@ -311,6 +311,12 @@ def _others() -> dict[str, Fit]:
             relations = (REPLACE,) if metric == "auc" else RELATIONS
             facts = {"metric": metric, "model": model}
             found[f"private_score-{metric}"] = Fit(Scored, target, BOTH, facts, {}, ("rows", "people"), relations)
+    survival, rate = public_model(dp.DPDiscreteHazard, horizons=(0.3, 0.6)), {"target_bounds": (0.0, 2.0)}
+    for metric, model in (("brier", survival), ("deviance", public_model(dp.DPPoissonRegressor, **rate))):
+        facts = {"metric": metric, "model": model}
+        found[f"private_score-{metric}"] = Fit(Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS)
+    facts = {"metric": "concordance", "model": survival}
+    found["private_score-concordance"] = Fit(Scored, "number", BOTH, facts, {}, ("rows",), (REPLACE,))
     models = {name: public_model(dp.DPQuantileRegressor, quantile=level, **NUMBERS)
               for name, level in (("model", 0.2), ("second", 0.8))}  # fmt: skip
     facts = {"metric": "absolute", **models, "bound": 0.7}

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from dpconvex.inputs.settings import Classifier, Fitted
     from dpconvex.models.model_file import ModelFile
 
-METRICS = "pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
+METRICS = (
+    "pinball, cost, absolute, squared, deviance, accuracy, log_loss, auc, concordance, brier, calibration, coverage, "
+    "residuals."
+)
 ModelArgument = Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")]
 
 

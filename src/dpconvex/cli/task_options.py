@@ -90,6 +90,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
         "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by default.",
         MODEL,
     ),
+    "rate_bounds": (str, "Public range of the means of poisson, gamma and tweedie: 0.1,50; wide by default.", MODEL),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "horizons": (str, "Ends of the periods of survival, separated by commas: 1,2,3,6,12.", MODEL),
@@ -225,8 +226,9 @@ def build_task(task_name: str, settings: Settings, **more: object) -> Model:
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
         given["classes"] = parse_classes_option(given["classes"])
-    if "horizons" in given:
-        given["horizons"] = parse_horizons_option(given["horizons"])
+    for name in ("horizons", "rate_bounds"):
+        if name in given:
+            given[name] = parse_numbers_option(name, given[name])
     if "quantile" in given:
         given["quantile"] = parse_quantile_option(given["quantile"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
@@ -259,12 +261,13 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
     return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
-def parse_horizons_option(words: str) -> list[float]:
-    """Return the ends of periods of --horizons."""
+def parse_numbers_option(name: str, words: str) -> list[float]:
+    """Return the numbers of an option that has several."""
     try:
         return [float(word) for word in words.split(",")]
     except ValueError:
-        raise InputError(f"The option --horizons must be numbers: --horizons 1,2,3. Got {words!r} instead.") from None
+        flag = "--" + name.replace("_", "-")
+        raise InputError(f"The option {flag} must be numbers: {flag} 1,2. Got {words!r} instead.") from None
 
 
 def parse_quantile_option(words: str) -> float | list[float]:

@@ -38,6 +38,8 @@ from dpconvex.types import Array
 
 #: Weight of the numbers of rows beside the sum over pairs.
 CLASS_WEIGHT = math.sqrt(3 / 8)
+#: Weight of a number of rows, or of comparable pairs, beside a sum over them: just below ``sqrt(3)/2``.
+ROW_WEIGHT = 443 / 512
 
 _STEPS = 2**30  # of a person's weight, which its rows share
 
@@ -148,6 +150,23 @@ def pair_statistic(ranked: Array, labels: Array) -> Array:
     twice = twice_ordered_pairs(positive, negative) - len(positive) * len(negative)
     counts = CLASS_WEIGHT * len(positive), CLASS_WEIGHT * len(negative)
     return np.array([twice / (2 * max(1, len(ranked) - 1)), *counts])
+
+
+def concordance_statistic(ranked: Array, outcomes: Array) -> Array:
+    r"""Return ``(V, a P) / (n - 1)`` of records of which one has its event in a period that the other survives.
+
+    P is the number of such pairs and V the sum over them of +1/2 where the first is ranked higher, 0 for a tie and -1/2
+    else; ``a`` is `ROW_WEIGHT`. Outcomes are those of :class:`~dpconvex.losses.DiscreteHazard`; any other number is
+    none. A pair adds ``(v, a c)`` with c = 0 or 1 and ``|v| <= c / 2``, and moves by 1 at most: from -1/2 to 1/2, or by
+    ``sqrt(1/4 + a^2) < 1``. A replaced record is in n - 1 pairs, so that the whole moves by 1, and rounding. Private.
+    """
+    twice = pairs = 0
+    for event in range(1, int(max(np.nan_to_num(outcomes).max(initial=0.0), 0.0)), 2):
+        ended, survived = ranked[outcomes == event], ranked[outcomes > event]
+        pairs += len(ended) * len(survived)
+        twice += twice_ordered_pairs(ended, survived) - len(ended) * len(survived)
+    others = max(1, len(ranked) - 1)
+    return np.array([twice / (2 * others), ROW_WEIGHT * (pairs / others)])
 
 
 def pair_statistic_of_people(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.core.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
 from dpconvex.core.auc_pairs import pair_sensitivity
 from dpconvex.privacy.bounds import PERSON, RECORD
 from dpconvex.privacy.calibration import NEIGHBORS, calibrated_release_scale
@@ -19,9 +20,7 @@ from dpconvex.privacy.certificate import (
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 
-STATISTICS = ("mean", "auc", "histogram", "counts")
-#: Weight of the number of rows beside a sum over rows: see `certified_evaluation_sensitivity`.
-ROW_WEIGHT = 443 / 512
+STATISTICS = ("mean", "auc", "concordance", "histogram", "counts")
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
@@ -33,8 +32,8 @@ def certified_evaluation_sensitivity(statistic: str, n_samples: int, neighbors: 
         ``(sum u_i - 1/2, a r)`` over the r valid rows, with ``u_i`` in [0, 1] and ``a = 443/512``, just below
         ``sqrt(3)/2``. Two valid rows differ by 1 at most in the first number; a row that is valid and one that is not,
         or one row more or less, by ``(1/2, a)``, whose norm is below 1. Both are whole numbers of steps, exactly.
-    ``"auc"``
-        The statistic of :mod:`dpconvex.core.auc_pairs`, which moves by 1.
+    ``"auc"``, ``"concordance"``
+        The statistics of pairs of :mod:`dpconvex.core.auc_pairs`, which move by 1.
     ``"histogram"``
         Counts of disjoint bins; an invalid row is in none. Two of them move by 1, or one where a record is added or
         removed.
@@ -46,9 +45,9 @@ def certified_evaluation_sensitivity(statistic: str, n_samples: int, neighbors: 
             f"A statistic must be one of {STATISTICS} under one of {NEIGHBORS}. Got {statistic!r}, {neighbors!r}."
         )
     added = neighbors == "add_or_remove_one"
-    if statistic == "auc":
+    if statistic in ("auc", "concordance"):
         if added:
-            raise ValueError("The area under the curve needs a public number of rows: replace_one.")
+            raise ValueError("Areas under the curve and concordance need a public number of rows: replace_one.")
         return pair_sensitivity(n_samples)
     return math.sqrt(2) if statistic == "histogram" and not added else 1.0
 
@@ -117,7 +116,7 @@ class EvaluationCertificate(CertifiedPromise):
             facts = (self.n_samples, self.dimension, self.releases)
             for name, value, least in zip(("n_samples", "dimension", "releases"), facts, (0, 1, 1), strict=True):
                 check_count(name, "a certificate", value, least)
-            size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
+            size = {"mean": 2, "auc": 3, "concordance": 2, "counts": 1}.get(self.statistic)
             fits = self.dimension >= 2 if size is None else self.dimension == size
             require(fits, "The certificate's 'dimension' is not that of its statistic.")
             allowed = "a finite number above 0"

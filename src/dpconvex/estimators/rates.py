@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
 from scipy.stats import poisson
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
@@ -28,6 +29,16 @@ _RAW = 2.0**40  # largest response, and reciprocal of the smallest rate, where n
 _SMALLEST = 2.0**-20  # smallest rate where the target's bounds begin at 0, over the largest response
 _UNIT = 1 / 8  # rate whose logarithm is 0 in mapped units, over the largest response
 _MECHANISMS = ("gradient", "objective", "output")
+
+
+def tweedie_deviance(y: Array, mean: Array, power: float) -> Array:
+    """Return the deviance of each response from its mean, above 0, for a variance of ``mean^power``."""
+    if power == 1:
+        return np.asarray(2 * (xlogy(y, y / mean) - y + mean))
+    if power == 2:
+        return np.asarray(2 * (y / mean - 1 - np.log(y / mean)))
+    first, second = 1 - power, 2 - power
+    return np.asarray(2 * (y**second / (first * second) - y * mean**first / first + mean**second / second))
 
 
 @with_parameters

@@ -28,6 +28,7 @@ from dpconvex.privacy.certificate import Certificate
 from dpconvex.types import Array
 
 _MOST_PERIODS = 200
+_MOST_WEIGHT = 16.0  # of a record that was watched for long, where few are
 _PAIR_BLOCK = 1024  # records that are compared with all others at a time
 
 
@@ -64,13 +65,17 @@ def signed_times(y: Any, owner: str) -> Any:
                 f"The y given to {owner} must have two columns, time and event, or be one of signed times. "
                 f"Got {shape[1]} columns instead."
             )
-        table = y if hasattr(y, "dask") and not hasattr(y, "columns") else np.asarray(y)
+        if hasattr(y, "dask") and hasattr(y, "columns"):  # a dataframe of partitions
+            size, event = abs(y[y.columns[0]]) * 1.0, y[y.columns[1]]
+            return size.where(event > 0, (-size).where(event <= 0))
+        table = y if hasattr(y, "dask") else np.asarray(y)
         time, event = table[:, 0], table[:, 1]
     if isinstance(time, np.ndarray):
         if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
             raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
         time, event = (partition_numbers(each) for each in (time, event))
-    return np.where(event > 0, abs(time), np.where(event <= 0, -abs(time), np.nan))
+    size = abs(time) * 1.0  # a 0 of whole numbers has no sign
+    return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
 
 
 def _signed_time(record: Any) -> float:
@@ -202,6 +207,12 @@ class DPDiscreteHazard(PrivateLinearModel):
         check_is_fitted(self)
         hazards = expit(self.predict(X)[:, None] + np.asarray(self.released_["baseline"]))
         return np.asarray(np.cumprod(1 - hazards, axis=1))
+
+    def _censoring_weights(self) -> Array:
+        """Return one over the probability of being watched until each period begins, by released shares; at most 16."""
+        shares = np.asarray(self.released_["outcome_shares"])
+        left = np.cumsum(shares[::-1])[::-1]
+        return np.minimum(1 / np.cumprod(1 - (shares / left)[:-1:2]), _MOST_WEIGHT)
 
     def predict_median(self, X: object) -> NDArray[np.float64]:
         """Return the end of the first period that at most half survive; infinite where more survive all of them."""
