@@ -15,7 +15,7 @@ from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 
-PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
+PROFILE = settings(max_examples=12, derandomize=True, deadline=None)
 ODD = [np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e300, 1e140, 5e-324, -5e-324, 1e-160, 0.0, 0.4]
 # Estimators whose relation may be add-or-remove-one.
 PRIVATE_NUMBER = [

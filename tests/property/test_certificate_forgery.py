@@ -190,7 +190,7 @@ def run(mechanism: str, examples: int, edits: int) -> None:
 
 @pytest.mark.parametrize("mechanism", HONEST)
 def test_no_forgery_verifies_and_no_honest_certificate_is_refused(mechanism):
-    run(mechanism, EXAMPLES.get(mechanism, 20), EDITS)
+    run(mechanism, EXAMPLES.get(mechanism, 10), EDITS)
 
 
 @pytest.mark.slow

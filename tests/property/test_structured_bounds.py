@@ -12,7 +12,7 @@ from dpconvex.objectives import StructuredObjective, StructuredRecords
 from dpconvex.privacy import StructuredBounds
 from dpconvex.smoothing import ExponentialKernel, GaussianKernel, LaplacianKernel, LogisticKernel, convolve_vector
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=60)
+FIXED = settings(derandomize=True, deadline=None, max_examples=30)
 PIECES = PiecewiseLinear([[1.0, 0.0], [-0.5, 1.0], [0.3, -2.0], [0.0, 0.0]], [0.0, 0.1, -0.2, 0.3])
 CASES = [
     (L1Norm(1), LogisticKernel()),
