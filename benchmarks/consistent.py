@@ -36,21 +36,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, log_ndtr
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, log_ndtr, softmax
 from sklearn.linear_model import TweedieRegressor
 from sklearn.metrics import mean_tweedie_deviance, roc_auc_score
 
 from benchmarks import Measurement
-from benchmarks.tables import LEVELS, RATES, TABLES, Split, Table, chosen
+from benchmarks.tables import LEVELS, OUTCOMES, RATES, TABLES, Split, Table, chosen
 from dpconvex import (
     DPAUCClassifier,
+    DPDiscreteHazard,
     DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
+    DPOrdinalRegression,
     DPQuantileRegressor,
     DPTweedieRegressor,
 )
+from dpconvex.losses import DiscreteHazard, ProportionalOdds, Softmax
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
@@ -148,8 +151,53 @@ def solved(task: str, rows: Array, y: Array, penalty: float, start: Array | None
     return theta
 
 
+def outcome_chances(task: str, z: Array) -> Array:
+    """Return the likelihood of every outcome, a column each, at margins of a row each."""
+    if task == "classes":
+        return np.asarray(softmax(z, axis=0).T)
+    if task == "ordinal":
+        return np.diff(expit(z), axis=0, prepend=0.0, append=1.0).T
+    return survival_chances(np.cumprod(1 - expit(z), axis=0).T)
+
+
+def survival_chances(survival: Array) -> Array:
+    """Return the likelihoods of censoring after each number of periods, and of events in them, in turn."""
+    before = np.column_stack([np.ones(len(survival)), survival])
+    found = np.repeat(before, 2, axis=1)[:, :-1]
+    found[:, 1::2] -= survival
+    return found
+
+
+def outcome_scores(task: str, rows: Array, y: Array, test: Array, penalty: float) -> Array:
+    """Return likelihoods of test rows by the fit without privacy; the first column of rows is the constant."""
+    most = int(y.max())
+    kinds = {"classes": Softmax(most + 1), "ordinal": ProportionalOdds(most), "hazard": DiscreteHazard((most + 1) // 2)}
+    loss, size = kinds[task], rows.shape[1]
+    m, separate = loss.margins, task == "classes"
+
+    def margins(p: Array, Z: Array) -> Array:
+        return np.asarray(p.reshape(m, size) @ Z.T if separate else p[:m, None] + Z[:, 1:] @ p[m:])
+
+    def value(p: Array) -> tuple[float, Array]:
+        z, penalties = margins(p, rows), np.full(p.size, penalty)
+        penalties[slice(0, None, size) if separate else slice(0, m)] = 0.0
+        chances = np.maximum(outcome_chances(task, z)[np.arange(len(y)), y.astype(int)], 1e-300)
+        s = loss.slopes(y, z)
+        gradient = (s @ rows).ravel() if separate else np.concatenate([s.sum(axis=1), s.sum(axis=0) @ rows[:, 1:]])
+        total = -np.log(chances).sum() + 0.5 * np.sum(penalties * p**2)
+        return float(total) / len(y), (gradient + penalties * p) / len(y)
+
+    start = np.zeros(loss.coefficients(size))
+    if not separate:
+        start[:m] = np.linspace(-1, 1, m) if task == "ordinal" else -1.0
+    found = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "maxfun": 4000})
+    return outcome_chances(task, margins(found.x, test))
+
+
 def prediction_loss(task: str, y: Array, scores: Array) -> float:
-    """Return the mean loss of scores; of log odds for the logistic task."""
+    """Return the mean loss of scores; of log odds for the logistic task, of likelihoods for outcomes."""
+    if task in OUTCOMES:
+        return float(-np.log(np.maximum(scores[np.arange(len(y)), y.astype(int)], 1e-12)).mean())
     if task == "logistic":
         return float(np.logaddexp(0, -y * scores).mean())
     if task == "svm":
@@ -174,6 +222,8 @@ def plain_scores(task: str, split: Split) -> tuple[Array, float]:
     def mapped(Z: Array) -> Array:
         return np.column_stack([np.ones(len(Z)), (Z[:, used] - centre) / spread])
 
+    if task in OUTCOMES:
+        return outcome_scores(task, mapped(X), y, mapped(X_test), 1.0), 1.0
     if task in RATES:  # with next to no penalty: rows are many
         plain = TweedieRegressor(power=RATES[task], link="log", alpha=1e-6, solver="newton-cholesky", max_iter=1000)
         return np.asarray(plain.fit(mapped(X)[:, 1:], y).predict(mapped(X_test)[:, 1:])), 1e-6
@@ -201,6 +251,9 @@ def constant_loss(task: str, split: Split) -> float:
     y = split.y_train
     if task == "auc":
         return 0.5
+    if task in OUTCOMES:
+        nothing = np.ones((len(y), 1)), y, np.ones((len(split.y_test), 1))
+        return prediction_loss(task, split.y_test, outcome_scores(task, *nothing, 0.0))
     if task == "logistic":
         share = np.clip(np.mean(y > 0), 0.5 / len(y), 1 - 0.5 / len(y))
         score = float(np.log(share / (1 - share)))
@@ -249,6 +302,12 @@ def model_of(task: str, epsilon: float, split: Split, seed: int) -> Any:
         "feature_bounds": split.feature_bounds,
         "random_state": seed,
     }
+    outcomes = range(int(split.y_train.max()) + 1)
+    if task == "hazard":
+        return DPDiscreteHazard(range(1, len(outcomes) // 2 + 1), **shared)
+    if task in OUTCOMES:
+        kind = DPOrdinalRegression if task == "ordinal" else DPLogisticRegression
+        return kind(classes=[float(each) for each in outcomes], **shared)
     if task in LEVELS:
         return DPQuantileRegressor(LEVELS[task], target_bounds=split.target_bounds, **shared)
     if task in RATES:
@@ -262,8 +321,15 @@ def model_of(task: str, epsilon: float, split: Split, seed: int) -> Any:
 def private_loss(task: str, epsilon: float, split: Split, seed: int) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = model_of(task, epsilon, split, seed).fit(split.X_train, split.y_train)
-        if task in ("logistic", "svm", "auc"):
+        y = split.y_train
+        if task == "hazard":  # an event within its period, or censored at the end of one
+            y = np.where(y % 2 == 1, y / 2, -y / 2)
+        model = model_of(task, epsilon, split, seed).fit(split.X_train, y)
+        if task == "hazard":
+            scores = survival_chances(model.predict_survival(split.X_test))
+        elif task in OUTCOMES:
+            scores = model.predict_proba(split.X_test)
+        elif task in ("logistic", "svm", "auc"):
             scores = model.decision_function(split.X_test)
         else:
             scores = model.predict(split.X_test)

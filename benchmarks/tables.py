@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from dpconvex_reproduction.datasets import (
     load_skin,
 )
 
-__all__ = ["CLASSIFICATION", "LEVELS", "RATES", "REGRESSION", "TABLES", "Split", "Table", "chosen"]
+__all__ = ["CLASSIFICATION", "LEVELS", "OUTCOMES", "RATES", "REGRESSION", "TABLES", "Split", "Table", "chosen"]
 
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
@@ -44,6 +44,7 @@ CLASSIFICATION = ("logistic", "svm", "auc")
 REGRESSION = ("median", "upper", "linear")
 LEVELS = {"median": 0.5, "upper": 0.9}
 RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
+OUTCOMES = ("classes", "ordinal", "hazard")  # whose targets are numbers of outcomes, from 0 on
 TEST_SHARE = 0.2
 MOST_TEST_ROWS = 50_000
 GENERATED_TEST_ROWS = 40_000
@@ -78,7 +79,7 @@ class Table:
         "tuning" or "blind".
     tasks : tuple of str
         Of "logistic", "svm" and "auc" for labels, of "median", "upper" (the 0.9 quantile) and "linear" for numbers, of
-        "poisson", "gamma" and "tweedie" for those of at least 0.
+        "poisson", "gamma" and "tweedie" for those of at least 0; "classes", "ordinal" or "hazard" for outcomes.
     read : callable or None
         Loads real data.
     draw : callable or None
@@ -164,7 +165,9 @@ def _pooled(name: str) -> tuple[NDArray[np.floating[Any]], Array, Bounds, tuple[
     X, y = data.X, np.asarray(data.y, dtype=np.float64)
     if data.X_test is not None and data.y_test is not None:
         X, y = np.concatenate([X, data.X_test]), np.concatenate([y, data.y_test])
-    if data.target_bounds is None:
+    if TABLES[name].tasks == ("classes",):
+        y = np.unique(y, return_inverse=True)[1].astype(np.float64)
+    elif data.target_bounds is None and TABLES[name].tasks[0] not in OUTCOMES:
         y = np.where(y == y.max(), 1.0, -1.0)
     return X, y, data.feature_bounds, data.target_bounds
 
@@ -260,6 +263,45 @@ def heavy_values(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     return X, 1 + X @ [0.8, -0.5, 0.4, 0.2, 0, 0] + rng.standard_t(4, n)
 
 
+def schooling(hazard: bool) -> Dataset:
+    """Return what adults' schooling tells: its level in five steps, or when it ended.
+
+    As survival, a record of somebody below 25 is censored at the level that was reached: studies may go on. Levels are
+    learned with hours of work and income, their ends with age, sex, race and country alone, which come before them.
+    """
+    adult = load_adult(folder=_folder())
+    age, years, hours = (adult.raw[name].astype(float) for name in ("age", "education_num", "hours_per_week"))
+    flags = [("sex", "Male"), ("native_country", "United-States")]
+    flags += [("race", race) for race in ("Black", "Asian-Pac-Islander", "Amer-Indian-Eskimo")]
+    if not hazard:
+        flags.append(("income", ">50K"))
+    columns = [age, *(adult.raw[name] == word for name, word in flags), *([] if hazard else [hours])]
+    low, high = np.zeros(len(columns)), np.ones(len(columns))
+    low[0], high[0], high[-1] = 17, 90, 1 if hazard else 99
+    # To the 11th grade, 12th, school left with a diploma, college, a first degree, a higher one.
+    ended = 2.0 * np.searchsorted((8, 9, 10, 12, 13), years) + (age >= 25)
+    y = ended if hazard else np.searchsorted((8, 9, 12, 13), years).astype(float)
+    return replace(
+        adult, X=np.column_stack(columns).astype(float), y=y, feature_bounds=(low, high), X_test=None, y_test=None
+    )
+
+
+def levels(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Draw seven ordered levels, the outer ones rare."""
+    X = rng.normal(size=(n, 5)).clip(-8, 8)
+    margins = X @ [1.0, -0.7, 0.4, 0.0, 0.0] + rng.logistic(size=n)
+    return X, np.searchsorted([-4.0, -2.0, -0.5, 0.5, 2.0, 4.5], margins).astype(float)
+
+
+def lifetimes(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Draw outcomes of six periods: exponential times whose hazards are proportional, censored at random."""
+    X = rng.normal(size=(n, 5)).clip(-8, 8)
+    time = rng.exponential(5 * np.exp(-X @ [0.8, -0.5, 0.3, 0.0, 0.0]))
+    end, event = rng.uniform(0, 9, n), np.minimum(np.floor(time), 6)
+    survived = np.minimum(np.floor(end), 6)
+    return X, np.where((time <= end) & (event < 6), 2 * event + 1, 2 * np.minimum(survived, event))
+
+
 _WEALTH = ([18.0, 0, 0, 1, 0, 0, 0], [100.0, 20, 500_000, 20, 1, 1, 1])
 _COUNTS = ([0.0] * 7, [1.0, 240, 12, 4, 1000, 1, 1])
 _GIFTS = ([0.0] * 5, [5.0, 500, 1, 500, 1])
@@ -319,6 +361,14 @@ TABLES: dict[str, Table] = {
             "heavy-values", "tuning", REGRESSION, draw=heavy_values, rows=10_000,
             bounds=(-100, 100), target=(-100, 100),
         ),
+        Table("satimage-6", "blind", ("classes",), lambda: load_satimage(folder=_folder(), binary=False)),
+        Table(
+            "covtype-7", "blind", ("classes",), lambda: load_covtype(folder=_folder(), binary=False), rows=20_000
+        ),
+        Table("school-level", "blind", ("ordinal",), lambda: schooling(hazard=False)),
+        Table("school-end", "blind", ("hazard",), lambda: schooling(hazard=True)),
+        Table("levels", "blind", ("ordinal",), draw=levels, rows=20_000, bounds=(-8, 8)),
+        Table("lifetimes", "blind", ("hazard",), draw=lifetimes, rows=20_000, bounds=(-8, 8)),
     )
 }  # fmt: skip
 
@@ -344,7 +394,9 @@ def run() -> Iterator[Measurement]:
         outside = float(np.mean(np.clip(X, low, high) != X))
         detail = f"{table.half}; {X.shape[1]} columns, {len(y_test)} test rows, "
         detail += f"{outside:.2g} of X outside its bounds, "
-        if target is None:
+        if table.tasks[0] in OUTCOMES:
+            detail += f"{int(y.max()) + 1} outcomes"
+        elif target is None:
             detail += f"{np.mean(y > 0):.3g} positive"
         else:
             rows, test = (np.column_stack([np.ones(len(Z)), Z]) for Z in (X, X_test))

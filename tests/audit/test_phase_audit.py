@@ -13,12 +13,22 @@ from releases import phase_claim
 
 from dpconvex.audit import audit
 from dpconvex.core.private_rows import PrivateRows
-from dpconvex.core.queries import QueryFactor, QuerySlope, QuerySlopes, QueryStatistic
+from dpconvex.core.queries import QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.geometry import RowGeometry, column_octaves
 from dpconvex.fit.location_and_scale import locate_residual_tails, locate_target_bracket
 from dpconvex.fit.margin_calibration import margin_edges
-from dpconvex.losses import CrammerSinger, DiscreteHazard, Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
+from dpconvex.losses import (
+    CrammerSinger,
+    DiscreteHazard,
+    Huber,
+    Logistic,
+    Pinball,
+    ProportionalOdds,
+    Softmax,
+    Squared,
+    Tweedie,
+)
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
@@ -55,6 +65,9 @@ def octaves(rows, config):
 
 
 def targets(rows, config):
+    if rows.terms["targets"].query == "limited sum":
+        rows.limited_sum("targets", QueryScore("residual", NOTHING, 100.0))
+        return
     rows.count("targets", QueryStatistic("target"), 0.0)
 
 
@@ -62,7 +75,8 @@ def residuals(rows, config):
     if rows.terms["residuals"].query == "count":
         rows.count("residuals", QueryStatistic("residual", NOTHING), 0.0)
     else:
-        locate_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS)
+        loss = rows.bounds.loss
+        locate_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS, loss if loss.kind == "rate" else None)
 
 
 def labels(rows, config):
@@ -83,8 +97,9 @@ def gradients(rows, config, name="gradients"):
         return
     if type(loss) is Squared:
         loss = Huber(config["width"])
-    margin = loss.kind == "margin"
-    rows.slope_sum(name, NOTHING, QuerySlope(loss, weighting="clip" if margin else "weight"), FRAME)
+    limit = config["width"] if loss.kind == "rate" else np.inf
+    weighting = "clip" if loss.kind == "margin" else "weight"
+    rows.slope_sum(name, NOTHING, QuerySlope(loss, weighting=weighting, limit=limit), FRAME)
 
 
 def late(rows, config):
@@ -93,23 +108,29 @@ def late(rows, config):
 
 def curvature(rows, config):
     factor = QueryFactor("inside", width=1e9, weighting="square")
+    if rows.bounds.loss.kind == "rate":
+        factor = QueryFactor("curvature", rows.bounds.loss, weighting="square", most=0.5)
     rows.second_moments("curvature", SHORT, 1.0, factor, NOTHING)
 
 
 def scores(rows, config):
     loss = rows.bounds.loss
     loss = Huber(config["width"]) if type(loss) is Squared else loss
-    factor = QueryFactor("slope", loss, weighting="square")
+    factor = QueryFactor("slope", loss, 0.5 if loss.kind == "rate" else 0.0, weighting="square")
     rows.second_moments("scores", SHORT, 1.0, factor, NOTHING)
 
 
+RATE_PHASES = targets, residuals, gradients, late, curvature, scores
 PHASES = [
     (Squared(), columns), (Squared(), lengths), (Squared(), moments), (Squared(), octaves),
     (Squared(), targets), (Squared(), residuals), (Squared(), gradients), (Squared(), late),
     (Pinball(0.5), residuals), (Pinball(0.5), gradients), (Pinball(0.5), curvature),
     (Pinball(0.5), scores), (Logistic(), labels), (Logistic(), margins), (Logistic(), gradients),
     (Softmax(3), labels), (Softmax(3), gradients), (CrammerSinger(4), gradients),
-    (DiscreteHazard(3), labels), (DiscreteHazard(3), gradients), (ProportionalOdds(2), gradients),
+    *((Tweedie(1.5, -5.0, 5.0, 1000.0), phase) for phase in RATE_PHASES),
+    *((Tweedie(power, -5.0, 5.0, 1000.0), phase) for power in (1.0, 2.0) for phase in (gradients, curvature)),
+    (DiscreteHazard(3), labels), (DiscreteHazard(3), gradients), (ProportionalOdds(2), labels),
+    (ProportionalOdds(2), gradients),
 ]  # fmt: skip
 
 
@@ -143,8 +164,10 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
     if phase in (curvature, scores):
         changed = [[0.0, -2000.0]]
     target = -extreme
-    if loss.kind == "several" and phase is gradients:  # slopes of two outcomes are not opposite, but rows may be
-        changed, target = -X[:1], extreme
+    if loss.kind in ("several", "rate") and phase in (gradients, late):
+        changed, target = -X[:1], extreme  # slopes of two outcomes are not opposite, but rows may be
+    if loss.kind == "rate" and phase in (curvature, scores):
+        target = extreme
     other = np.vstack([X[1:], changed]), np.append(y[1:], target)
     if neighbors == "add_or_remove_one":
         y[0] = -extreme if phase in (targets, residuals) and term.query == "count" else extreme
