@@ -21,7 +21,7 @@ from dpconvex.fit import (
     fit_plan,
     geometry,
     gradient_rounds,
-    location,
+    location_and_scale,
     margin_calibration,
     posterior,
     private_fit,
@@ -223,7 +223,7 @@ STAGES = (
     Variant(
         "tails that open the limit",
         "residuals of least squares are limited to a multiple of their scale, whatever their tails",
-        lambda: [(location.LocationTails, "best", lambda self, least, noise: least)],
+        lambda: [(location_and_scale.LocationTails, "best", lambda self, least, noise: least)],
         ("linear",),
     ),
     Variant(

@@ -64,10 +64,9 @@ ROUNDS = {  # rough, fine [1.005, 1.000]
 LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
 INFERENCE_ROUNDS, INFERENCE_CURVATURES = 8, 4  # the same with intervals; one curvature of squares
 JOINT_ROUNDS = 32  # late rounds of several margins: covtype's log loss at epsilon 100 is 0.638, with 16 it is 0.641
-JOINT_LATE_CURVATURE_STD = 1.0  # as LOG_CURVATURE_STD, of their rounds
 JOINT_RECORDS = 2.0  # records with several margins that are worth one with a single one
 JOINT_POINTS, JOINT_DIRECTIONS = 1000, 12  # simulated rows of the model of a round; directions that margins see
-JOINT_MIN_EIGENVALUE = 0.02  # least eigenvalue of an expected curvature, over the mean
+JOINT_MIN_EIGENVALUE = 0.3  # least eigenvalue of an expected curvature, over the mean: less would shrink all columns
 
 # Clips, in units of the median row norm; they grow with the records per coefficient (without that 1.004).
 CLIP = {  # [1.003, 1.003] margins, [1.000, 1.011] others
@@ -136,7 +135,7 @@ LATE_SPIKE_PROBABILITY = 0.9  # prior probability that nothing deviates from wha
 INTERCEPT_SHIFT_SHARE = 0.5  # variance of the intercept's shift, over the squared move of the columns (without 1.011)
 LEVEL_SHIFT, LEVEL_SHIFT_WEIGHT = 1.0, 2.0  # of slopes from median to level, in scales; its weight [1.000, 1.000]
 LOG_CURVATURE_STD = {  # prior [1.000, 1.004]
-    "margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7, "several": 0.3, "rate": 0.5,
+    "margin": 0.5, "quantile": 0.5, "squares": 0.25, "smooth": 0.7, "several": 1.0, "rate": 0.5,
 }  # fmt: skip
 NONQUADRATIC_ERROR = {  # over the step [0.999, 1.005]
     "margin": 0.5, "quantile": 0.2, "squares": 0.1, "smooth": 0.3, "several": 0.3, "rate": 0.3,

@@ -97,7 +97,7 @@ class JointMargins:
         diagonal = np.concatenate(
             [np.diag(model.small)[: self.leads], np.outer(np.diag(model.far), self.moments).ravel()]
         )
-        doubt = constants.LOG_CURVATURE_STD["several"] if before is None else constants.JOINT_LATE_CURVATURE_STD
+        doubt = constants.LOG_CURVATURE_STD["several"]
         if before is None:
             variances = scale_variances(1 / math.sqrt(float(self.moments.mean())))
             prior = signal_prior(self.moments.size, rounds._no_signal)
