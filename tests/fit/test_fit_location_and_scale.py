@@ -130,6 +130,14 @@ def test_tails_that_are_alike_open_no_limit():
     assert tails_of(skewed).best(2.0, 10.0) == 2.0  # noise would be larger than what is hidden
 
 
+def test_paired_octaves_open_limits_for_tails_on_one_side_alone():
+    rng = np.random.default_rng(0)
+    alike, skewed = rng.standard_t(2, 20_000), rng.lognormal(0, 1, 20_000) - 1.65
+    assert tails_of(alike).best(2.0, 0.01, paired=True) == 2.0
+    assert tails_of(skewed).best(2.0, 1e-3, paired=True) >= 8.0
+    assert tails_of(skewed, std=4000.0).best(2.0, 1e-3, paired=True) == 2.0  # noise hides all octaves
+
+
 def test_limits_grow_as_noise_falls():
     skewed = np.random.default_rng(1).lognormal(0, 1.5, 20_000)
     limits = [tails_of(skewed).best(1.0, noise) for noise in np.geomspace(10, 1e-6, 30)]

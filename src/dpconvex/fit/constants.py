@@ -44,7 +44,7 @@ SHARES = {
     "octaves": 0.01,
     "targets": 0.04,
     "residuals": 0.05,
-    "limits": 2 * COUNT_SHARE,
+    "limits": 6 * COUNT_SHARE,  # a column that the spread is tied to is covered 91 times of 100 (with 2: 70)
     "margins": 0.05,
 }
 SMALL_BUDGET_RECORDS = 80.0  # at which the search for a constant takes a fifth of the budget [0.995, 1.010]
@@ -79,7 +79,7 @@ RESIDUAL_CLIP = 0.8  # clip of residuals of least squares, in units of their sca
 RESIDUAL_CLIP_RECORDS = 20.0  # per coefficient: where it starts to grow
 INFERENCE_RESIDUAL_CLIP, INFERENCE_CLIP_RECORDS = 2.5, 50.0  # with intervals: at 50 records, above which it grows
 INFERENCE_RADIUS, INFERENCE_RADIUS_RECORDS = 1.2, 400.0  # clip of rows in matrices of squares, and where it grows
-BIAS_STDS = 1.5  # of noise, by which shares of limited residuals must differ for an allowance for their bias
+BIAS_STDS = 1.0  # of noise, by which shares of limited residuals must differ for an allowance for their bias
 SCORE_CLIP = 2.0  # clip of residuals in scores of least squares, in units of their scale
 
 # Location of targets, residuals and labels.

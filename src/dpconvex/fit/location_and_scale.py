@@ -138,19 +138,41 @@ class LocationTails:
         found = float(np.interp(0.5, np.cumsum(shares) / shares.sum(), sizes))
         return max(found, float(sizes[sizes > 0][0]) / 2) / constants.NORMAL_MEDIAN
 
-    def best(self, least: float, noise: float) -> float:
+    def best(self, least: float, noise: float, paired: bool = False) -> float:
         """Return the best clip around a location, ``least`` times a power of sqrt(2): squared bias plus noise is least.
 
-        ``noise`` is the standard deviation of the released mean per unit of the clip.
+        ``noise`` is the standard deviation of the released mean per unit of the clip. With ``paired`` octaves, both
+        sides are compared one by one.
         """
         limits = least * 2.0 ** (np.arange(64) / 2)
         cut = np.maximum(np.abs(self.centres) - limits[:, None], 0.0)
         bias = (self.shares * np.sign(self.centres) * cut).sum(axis=1)
         bias_noise = self.std**2 * ((self.shares > 0) * cut**2).sum(axis=1)
+        if paired:
+            bias, bias_noise = self._paired_bias(cut)
         squared = np.maximum(bias**2 - bias_noise, 0.0)
         # Both sides may happen to cancel at one limit and not at the next.
         squared = np.maximum.accumulate(squared[::-1])[::-1]
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
+
+    def _paired_bias(self, cut: Array) -> tuple[Array, Array]:
+        """Return the bias by both sides of a location, and its variance; ``cut`` is what clips take from each bin.
+
+        The octave after the last significant one is what noise and the octave before lead to expect, and one follows.
+        """
+        middle = self.centres.size // 2
+        above, below, cut = self.counted[middle + 1 :], self.counted[:middle][::-1], cut[:, middle + 1 :]
+        last = int(np.flatnonzero(above + below)[-1]) if (above + below).any() else 0
+        if not last:
+            return np.zeros(len(cut)), np.zeros(len(cut))
+        apart, variances = (above - below)[: last + 1], np.full(last + 1, 2 * self.std**2)
+        expected = constants.TAIL_DECAY * apart[last - 1]
+        doubt = constants.TAIL_DECAY * min(abs(above + below)[last - 1] / 2, constants.MAX_TAIL_SHARE)
+        kept = doubt**2 / (doubt**2 + variances[last])
+        apart[last], variances[last] = expected + kept * (apart[last] - expected), kept * variances[last]
+        weights = cut[:, : last + 1].copy()
+        weights[:, last] += constants.TAIL_DECAY * cut[:, last + 1 : last + 2].sum(axis=1)
+        return weights @ apart, weights**2 @ variances
 
     def beyond(self, sizes: Array) -> Array:
         """Return the share of values further from the location than each size: exponential between octaves."""

@@ -267,7 +267,7 @@ class PrivateFit:
         tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = tails.median_scale(scale)
         # Noise of one coordinate, not of predictions: an interval is about one coefficient.
-        limit = tails.best(width * scale, self.rounds.noise("late gradients") / math.sqrt(self.size) / width)
+        limit = tails.best(width * scale, self.rounds.noise("late gradients") / math.sqrt(self.size) / width, True)
         # The median row has this limit, shorter rows have wider ones.
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
         low, high = locate_limited_shares(self.rows, "limits", theta, limit, self.mass)
