@@ -48,6 +48,18 @@ def skewed(n, rng):
     return 0.3 + 0.3 * rng.uniform(-1, 1, size=(n, 3)) @ np.diag([1.0, 0.1, 0.01]) @ turn
 
 
+def test_histograms_bound_the_variance_of_a_flag_that_noise_hides():
+    """50 of 5,000 rows have the flag; noise of 150 hides them, but not that the others are 0."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(0, 0.2, (5000, 3)).clip(-1, 1), 0.2 * (rng.random(5000) < 0.01)])
+    for seed in range(20):
+        asked = handle(rows_of(X), geometry_terms(150.0, 4), seed)
+        *_, most = _column_geometry_units(asked.column_octaves("columns", 0, column_octaves(0)), 150.0, 5000, 0)
+        assert np.all(np.isinf(most[:3]))
+        # Of a variance of 0.03 to 0.08 at least 0.3 standard deviations of a count are left, and at most 5 of them.
+        assert 0.009 * 0.03 < most[3] < 0.16 * 0.08
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_coordinates_whiten(intercept):
     """With little noise every direction has about the same spread, and the constant stays."""

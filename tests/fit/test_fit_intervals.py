@@ -20,6 +20,7 @@ from dpconvex.core.private_rows import _private_product_sums
 from dpconvex.core.queries import Query
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.fit import constants
 from dpconvex.fit.location_and_scale import LocationTails
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
@@ -400,6 +401,23 @@ def test_people_may_err_alike():
         held, halves = held + np.count_nonzero(off <= 1), halves + np.count_nonzero(off <= 0.5)
     assert model.certificate_.unit == "one person"
     assert halves < 62 <= held
+
+
+def test_a_flag_that_noise_hides_has_a_wide_interval(monkeypatch):
+    """50 rows of 5,000 at epsilon 1 with 20 columns: a matrix as noisy as that takes the flag for a usual column."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(0, 1, (5000, 19)).clip(-4, 4), rng.permutation(5000) < 50])
+    y = X[:, 0] + rng.normal(0, 1, 5000)
+
+    def lengths():
+        fits = [model_of("squared", epsilon=1.0, random_state=seed).fit(X, y) for seed in range(5)]
+        return np.median([np.ptp(fit.confidence_interval(), axis=1) for fit in fits], axis=0)
+
+    first = lengths()
+    monkeypatch.setattr(constants, "UNSEEN_STDS", 1e3)  # as if histograms said nothing
+    again = lengths()
+    assert first[-1] > 1.3 * again[-1]
+    assert np.allclose(first[:-1], again[:-1])
 
 
 def test_a_summary_says_where_limits_bind():

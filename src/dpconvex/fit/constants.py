@@ -11,6 +11,7 @@ COLUMN_OCTAVES = 16  # octaves below 1 that a column's histogram tells apart
 OCTAVE_WINDOWS = (2, 4)  # neighbouring octaves of a column that are tested as one
 FALSE_POSITIVE_RATE = 1e-4  # probability that noise alone fills a bin of the columns' histograms
 UNSEEN_SHARE = 0.002  # least share of a column's values that noise is taken to hide
+UNSEEN_STDS = 0.3  # with intervals: least number of values of a flag that noise hides, in standard deviations of it
 UNSEEN_VARIANCE_SHARE = 0.2  # expected part of the variance that noise may hide
 LENGTH_EDGES = tuple(k / 2 for k in range(-8, 17))  # bins of log2 row norms, in units of that of a white row
 LENGTH_PRIOR_STD = 0.5  # octaves around the row norm that columns lead to expect

@@ -37,11 +37,14 @@ class RowGeometry(Coordinates):
         Estimated second moment of each coordinate; below 1 where an eigenvalue was raised.
     moment_noise_std : array of shape (dimension,)
         Standard deviation of the noise that is left in the moments.
+    most_variance : array of shape (columns,)
+        Variance that histograms leave to each column, before coordinates: less than infinite where they see 0 alone.
     """
 
     median_row_norm: float = 1.0
     moments: Array = field(default_factory=lambda: np.ones(1))
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
+    most_variance: Array = field(default_factory=lambda: np.full(1, np.inf))
 
     @property
     def constant(self) -> float:
@@ -69,7 +72,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
     # With intervals, rows of rare flags are not much longer than others: matrices would shorten them.
     longest = constants.RARE_STRETCH * math.sqrt(dimension) if config.inference else math.inf
-    units, centres, spreads, rare = _column_geometry_units(
+    units, centres, spreads, rare, most_variance = _column_geometry_units(
         counts, terms["columns"].scale, mass, config.max_octaves, longest
     )
     # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
@@ -117,7 +120,8 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         longer = constants.NORM_SLACK * (1 - config.geometry_rows / bounds.n_samples)
         frame = replace(frame, norm_slack=longer)
     expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
-    return replace(frame, median_row_norm=_geometry_norm_quantile(rows, frame, 0.5, expected, mass))
+    median = _geometry_norm_quantile(rows, frame, 0.5, expected, mass)
+    return replace(frame, median_row_norm=median, most_variance=most_variance)
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -127,8 +131,8 @@ def column_octaves(max_octaves: int) -> int:
 
 def _column_geometry_units(
     counts: Array, std: float, mass: float, max_octaves: int, longest: float = math.inf
-) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Return a unit and a centre of every column, its standard deviation in this unit, and whether it is rare.
+) -> tuple[Array, Array, Array, NDArray[np.bool_], Array]:
+    """Return unit and centre of every column, its standard deviation in this unit, if it is rare, its most variance.
 
     Values of a rare column would be longer than ``longest`` in units of its standard deviation: its unit is larger.
 
@@ -140,23 +144,25 @@ def _column_geometry_units(
     sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
     octave_centres = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(constants.FALSE_POSITIVE_RATE / counts.size))
-    mean, variance, hidden, seen, farthest = _geometry_moments(counts, octave_centres, threshold, std, mass)
+    mean, variance, hidden, seen, farthest, unheld = _geometry_moments(counts, octave_centres, threshold, std, mass)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, unseen, shown, _ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
+        _, shared, unseen, shown, *_ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
         mean[~seen] = 0.0
         variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**max_octaves)
     total = variance + hidden
+    # Where 0 is all that is seen, other values are as many as are missing, or a part of what noise hides.
+    most = np.where(seen, np.inf, total * np.maximum(unheld, constants.UNSEEN_STDS * std / mass))
     rare = seen & (farthest**2 > longest**2 * total)
     total = np.where(rare, farthest**2 / longest**2, total)
-    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total), rare
+    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total), rare, most
 
 
 def _geometry_moments(
     counts: Array, octave_centres: Array, threshold: float, std: float, mass: float
-) -> tuple[Array, Array, Array, NDArray[np.bool_], Array]:
-    """Return mean and variance of columns, what noise may hide, whether more than 0 is seen, and how far it is."""
+) -> tuple[Array, Array, Array, NDArray[np.bool_], Array, Array]:
+    """Return mean and variance of columns, what noise may hide, if more than 0 is seen, how far, what is left."""
     half = counts.shape[1] // 2
     significant = counts > threshold * std
     sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # absolute values
@@ -179,8 +185,9 @@ def _geometry_moments(
     top = np.where(significant, np.abs(octave_centres), 0.0).max(axis=1) / 0.75
     squares = (octave_centres - mean[:, None]) ** 2  # the distance at which most of the variance is
     farthest = np.sqrt((held * squares**2).sum(axis=1) / np.maximum((held * squares).sum(axis=1), 1e-300)) / 0.75
-    hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + constants.UNSEEN_SHARE
-    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen, farthest
+    unheld = np.clip(1 - total / mass, 0.0, 1.0)
+    hidden = unheld + threshold * std / mass + constants.UNSEEN_SHARE
+    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen, farthest, unheld
 
 
 def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float) -> float:

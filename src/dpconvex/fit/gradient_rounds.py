@@ -258,5 +258,11 @@ class GradientRounds:
         scores = denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
         # People with several whole rows: by Jensen's inequality at most so many times as much.
         scores = scores * self.rows.bounds.rows_per_person / self.mass
-        inverse = conservative_inverse_curvature(hessian, variance)
-        return np.asarray(self.frame.matrix.T @ inverse @ (scores + known) @ inverse @ self.frame.matrix)
+        inverse, matrix = conservative_inverse_curvature(hessian, variance), self.frame.matrix
+        gradients = scores + known
+        found = matrix.T @ inverse @ gradients @ inverse @ matrix
+        # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.
+        columns, at = np.linalg.inv(matrix)[self.lead :], np.arange(self.lead, self.size)
+        most = loss.max_second_derivative * self.frame.most_variance
+        found[at, at] = np.maximum(found[at, at], np.sum(columns * (columns @ gradients), axis=1) / most**2)
+        return np.asarray(found)
