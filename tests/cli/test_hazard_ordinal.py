@@ -47,6 +47,11 @@ def test_a_hazard_is_fitted_from_two_columns(folder):
     assert model.predict_survival(rows).shape == (2, 4)
     assert model.schema_.target.event == "churned"
     assert json.loads(found.stdout)["task"] == "hazard"
+    for metric in ("concordance", "brier"):
+        files = [str(folder / "model.json"), str(folder / "customers.csv")]
+        scored = CliRunner().invoke(app, ["score", *files, "--metric", metric, "--epsilon", "5", "--json"])
+        assert scored.exit_code == 0, scored.output
+        assert 0 < json.loads(scored.stdout)["value"] < 0.9
 
 
 def test_events_belong_to_hazards(folder):
