@@ -16,12 +16,12 @@ from scipy.sparse import csr_array
 
 from dpconvex.core import queries
 from dpconvex.core.private_rows import PrivateAnswers, PrivateRows
-from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
+from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation, row_norms, shorten_rows
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.losses import Huber, Logistic, Pinball, Squared
+from dpconvex.losses import Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.privacy import LinearBounds, NoiseSource
 from dpconvex.privacy.certificate import CertificateError, CertifiedNoise
 from dpconvex.privacy.rounding_errors import relative_rounding_error, summation_rounding_error
@@ -70,6 +70,8 @@ def handle(kind, loss=None, second=None, many=1):
         "vector": Query("vector", 0.6, SIZE), "moments": Query.moments(SIZE), "count": Query("count"),
         "score": Query("limited sum"), "histogram": Query.histograms(4), "by label": Query("histogram", 1, 8),
         "octaves": Query.histograms(9, COLUMNS), "small": Query("second moments", 0.5, 10),
+        "separate": Query("vector", 0.6, Softmax(3).coefficients(SIZE)),
+        "common": Query("vector", 0.6, ProportionalOdds(3).coefficients(SIZE)),
     }  # fmt: skip
     terms = {name: replace(query.term(bounds, 1.0), releases=100) for name, query in asked.items()}
     targets = [np.where(v == 0, np.nan, y)] + ([] if second is None else [second])
@@ -170,6 +172,38 @@ def test_sums_of_slopes(kind, slope):
     assert (ratio < 1).any()
 
 
+LEVELS = np.array([[-0.6, *THETA[1:]], [0.4, *THETA[1:]], [1.3, *THETA[1:]]])  # common slopes, growing intercepts
+CLASSES = np.random.default_rng(3).normal(size=(3, SIZE))
+
+
+@pytest.mark.parametrize("weighting", ["clip", "weight", "square"])
+@pytest.mark.parametrize(("loss", "thetas"), [(Softmax(3), CLASSES), (ProportionalOdds(3), LEVELS)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_of_several_slopes(kind, loss, thetas, weighting):
+    """A record's slopes times its row, as one vector; the vector is shortened to the bound, its direction kept."""
+    _, y, v = table(kind)
+    outcomes = np.where(v == 0, np.nan, np.floor(2.999 * np.abs(y)))
+    rows, unit = handle(kind, second=outcomes).target(1), 2.0
+    Z = whole_rows(kind)[0]
+    wanted, shortened = 0.0, 0
+    for row, outcome, weight in zip(Z, outcomes, v, strict=True):
+        if weight == 0:
+            continue
+        u = FRAME.matrix @ row
+        s = loss.slopes(np.array([outcome]), (thetas @ row)[:, None])[:, 0]
+        if weighting != "clip":
+            ratio = min(1, 0.6 * unit / loss.lipschitz / np.linalg.norm(u))
+            s = s * ratio ** (2 if weighting == "square" else 1)
+        added = np.outer(s, u) if loss.lift == "separate" else np.r_[s, s.sum() * u[1:]]
+        # Common slopes: the constant's part of u counts in the length, though intercepts are on their own.
+        length = np.linalg.norm(added if loss.lift == "separate" else np.r_[s, s.sum() * u])
+        shortened += length > 0.6 * unit
+        wanted = wanted + weight * added * min(1, 0.6 * unit / length)
+    found = rows.slopes_sum(loss.lift, thetas, QuerySlopes(loss, weighting), FRAME, unit)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+    assert shortened or weighting != "clip"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("radius", [0.9, 20.0])
 def test_second_moments(kind, radius):
@@ -204,17 +238,12 @@ def test_second_moments_with_factors(kind, weighting):
 @pytest.mark.parametrize("kind", KINDS)
 def test_limited_sums(kind):
     Z, y, v = whole_rows(kind)
-    z, limit, centre = Z @ THETA, 0.5, 0.2
+    z, limit = Z @ THETA, 0.5
     residual = np.clip((y - z) / limit, -1, 1)
-    lost = np.round(64 * np.clip(((y - z) ** 2 - (y - centre) ** 2) / limit**2, -1, 1)) / 64
     rows = handle(kind)
     assert rows.limited_sum("score", QueryScore("residual", THETA, limit)) == pytest.approx(v @ residual, abs=1e-9)
-    found = rows.limited_sum("score", QueryScore("lost squares", THETA, limit, centre))
-    assert found == pytest.approx(v @ lost, abs=1e-9)
     assert (np.abs(residual) == 1).any()
     assert (residual < 0).any()
-    assert (lost == -1).any()
-    assert (lost == 1).any()
 
 
 def test_parts_and_further_targets_after_the_weights_of_all_rows_are_known():
@@ -248,6 +277,11 @@ def test_parts_and_further_targets_after_the_weights_of_all_rows_are_known():
         (lambda rows: rows.slope_sum("vector", THETA, QuerySlope(None, 0.0, "x"), FRAME), ValueError, "weighting"),
         (lambda rows: rows.slope_sum("moments", THETA, QuerySlope(None), FRAME), CertificateError, "not 'vector'"),
         (lambda rows: rows.second_moments("small", FRAME, 1.0), CertificateError, "add less"),
+        (lambda rows: rows.second_moments("large", FRAME, 1.0), CertificateError, "states no release 'large'"),
+        (
+            lambda rows: rows.slopes_sum("separate", CLASSES[:2], QuerySlopes(Softmax(3)), FRAME),
+            ValueError, "coefficients of shape",
+        ),
         (lambda rows: rows.histogram("histogram", QueryStatistic("target"), [0.0]), CertificateError, "has 2"),
         (lambda rows: rows.second_moments("moments", FRAME, 1.0, QueryFactor("slope"), THETA), ValueError, "A factor"),
         (
@@ -262,6 +296,13 @@ def test_parts_and_further_targets_after_the_weights_of_all_rows_are_known():
 def test_questions_that_are_refused(ask, error, said):
     with pytest.raises(error, match=said):
         ask(handle("rows"))
+
+
+@pytest.mark.parametrize(("facts", "public"), [({}, True), ({"kind": "people"}, False), ({"many": 3}, False)])
+def test_norms_are_bounded_in_a_way_that_depends_on_the_number_of_rows_only_where_that_is_public(facts, public):
+    rows = handle(**{"kind": "rows"} | facts)
+    slack = rows._checked(replace(FRAME, norm_slack=0.5)).norm_slack
+    assert slack == (0.5 if public else 0.0)
 
 
 def test_slopes_without_a_bound_are_refused_even_of_the_stated_loss():

@@ -149,7 +149,7 @@ def test_floating_point_signals_do_not_tell_of_rows():
         for table in tables(row=np.zeros(COLUMNS), target=1e300):
             rows = handle(*table)
             rows.count("count", QueryStatistic("length", coordinates=frame), 0.0)
-            rows.limited_sum("score", QueryScore("lost squares", np.full(SIZE, 1e99), 1e-100))
+            rows.limited_sum("score", QueryScore("residual", np.full(SIZE, 1e99), 1e-100))
 
 
 def sparse_moved(X, other, query, ask, *, intercept=True):

@@ -177,7 +177,7 @@ def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
             name, frame, unit, factor[rng.integers(4)], odd_array(rng, size)
         ),
         "score": lambda: rows.limited_sum(
-            name, QueryScore(str(rng.choice(["residual", "lost squares"])), odd_array(rng, size), unit)
+            name, QueryScore("residual", odd_array(rng, size), unit)
         ),
     }  # fmt: skip
     return questions[str(rng.choice(list(questions)))]()

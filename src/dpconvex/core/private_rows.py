@@ -311,19 +311,12 @@ class PrivateRows:
     def limited_sum(self, name: str, score: QueryScore) -> float:
         """Return the sum of a score over private rows' records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
-        limit, centre = private_positive_number(score.limit), _number(score.centre)
+        limit = private_positive_number(score.limit)
         if score.name not in SCORES:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
-        residual = score.name == "residual"
 
         def private_score_part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            if residual:
-                scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
-            else:
-                # The difference of both squares as a product: squares alone may exceed all numbers.
-                lost = (z - centre) / limit * (((z - y) + (centre - y)) / limit)
-                # In parts of 64, whose sums are exact where every row is a record.
-                scores = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
+            scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
             return (np.array([float(v @ scores)]),)
 
         rows = self._own_rows.predicted(

@@ -50,7 +50,7 @@ from dpconvex.types import Array
 
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
 STATISTICS = ("target", "label", "length", "residual", "margin", "distance", "slope")
-SCORES = ("residual", "lost squares")
+SCORES = ("residual",)
 
 _ROUNDING_SHARE = 1e-3  # of a vector's sensitivity: what rounding of its sum may add to it
 
@@ -261,16 +261,14 @@ class QueryStatistic:
 
 @dataclass(frozen=True)
 class QueryScore:
-    """A number of every record, at most 1 in size, that may be summed; theta, limit and centre are public or released.
+    """A number of every record, at most 1 in size, that may be summed; theta and limit are public or released.
 
-    "residual" is ``clip((y - z) / limit, -1, 1)`` with the margin ``z = x . theta``; "lost squares" is how much larger
-    the squared residual of z is than that of ``centre``, in units of ``limit^2``, within [-1, 1] and in steps of 1/64.
+    "residual" is ``clip((y - z) / limit, -1, 1)`` with the margin ``z = x . theta``.
     """
 
     name: str
     theta: ArrayLike
     limit: float
-    centre: float = 0.0
 
 
 @dataclass(frozen=True)
