@@ -303,7 +303,9 @@ def test_refuses_what_cannot_be_solved(solver):
         solver.solve(object(), np.zeros(7), 1e-8)
 
 
-@pytest.mark.parametrize("solver", [Newton(max_iterations=50), LBFGS(max_iterations=20, newton=False)], ids=["newton", "lbfgs"])
+@pytest.mark.parametrize(
+    "solver", [Newton(max_iterations=50), LBFGS(max_iterations=20, newton=False)], ids=["newton", "lbfgs"]
+)
 def test_impossible_tolerance_is_an_error_without_data_values(solver):
     objective = build(plain, losses(0.1)[0], None, 1e-3)
     with pytest.raises(ConvergenceError, match="at most 1e-19 was found"):

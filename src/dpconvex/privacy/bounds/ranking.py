@@ -38,7 +38,7 @@ class PairwiseBounds(Bounds):
     ``gradient_sensitivity``, labels private or not, and so for the other class. The Hessian gains and loses at most
     ``c D^2 / m+`` of trace, one of the two terms of ``curvature_ratio``.
 
-    With ``D = diameter``, slope ``L = sup |loss'|`` and ``c = sup loss''``:
+    With ``D = diameter``, slope ``L = sup |loss'|`` and ``c = sup loss''``::
 
         gradient_sensitivity  L D max(1/m+ + 1/(m- + 1), 1/m- + 1/(m+ + 1)) for monotone losses, else
                               L D max(2/m+, 2/m-, 1/m+ + 2/(m- + 1), 1/m- + 2/(m+ + 1))
@@ -62,7 +62,7 @@ class PairwiseBounds(Bounds):
         Whether a replaced record may change its label. If not, labels are public and
         ``gradient_sensitivity = L D max(1/m+, 1/m-)``, twice that for losses that are not monotone.
     neighbors : {"replace_one", "add_or_remove_one"}
-        Neighbouring relation. Under add-or-remove-one, where all labels are private, one record less or more gives
+        Neighbouring relation. Under add-or-remove-one, where all labels are private, one record less or more gives::
 
             gradient_sensitivity  L D / min(m+, m-) for monotone losses, else 2 L D / (min(m+, m-) + 1)
             curvature_ratio       c D^2 / (min(m+, m-) alpha)
