@@ -279,6 +279,8 @@ def private_score_difference(
     allowed = "None or a number above 0"
     bound = widest if bound is None else check_number("bound", owner, bound, allowed, 0, 1e150, low_open=True)
     ours, theirs = evaluated
+    if ours.people is None:  # the promise is to people where either model's schema names them
+        ours = replace(ours, people=theirs.people)
     told = {"seeded": random_state is not None, "people": ours.people is not None}
     certificate = EvaluationCertificate.issue(guarantee, "score", "mean", ours.count, 2, 1, neighbors, **told)
     noise = NoiseSource(random_state)

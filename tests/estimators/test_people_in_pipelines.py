@@ -13,7 +13,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
 from dpconvex import DPLinearRegression, DPQuantileRegressor, DPTopRankClassifier, check_pipeline
-from dpconvex.evaluation import private_score
+from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
 from dpconvex.models.model_file import load_model, save_model
 from dpconvex.preprocessing import DPMoments, PublicScaler, PublicTable
@@ -49,6 +49,19 @@ def assert_of_people(fitted, expected):
     assert fitted.certificate_.unit == "one person"
     assert fitted.certificate_.to_json() == expected.certificate_.to_json()
     np.testing.assert_allclose(fitted.coef_, expected.coef_, atol=1e-9)
+
+
+def test_a_difference_of_scores_is_promised_to_the_people_of_either_model():
+    """It was made to one record where the second model's schema alone names people."""
+    frame = visits()
+    fits = [make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"]) for schema in (ROWS, TABLES)]
+    found = [
+        private_score_difference(*pair, frame, frame["demand"], epsilon=1.0, random_state=0)
+        for pair in (fits, fits[::-1])
+    ]
+    assert [score.certificate.unit for score in found] == ["one person"] * 2
+    assert [score.certificate.n_samples for score in found] == [150, 150]
+    assert found[0].value == pytest.approx(-found[1].value, abs=np.ptp(found[0].interval))
 
 
 def test_a_pipeline_keeps_the_promise_of_the_schema(tmp_path):
