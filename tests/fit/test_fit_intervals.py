@@ -451,3 +451,18 @@ def test_the_mean_of_skewed_targets_is_kept(monkeypatch):
     assert astray() <= 8
     monkeypatch.setattr(LocationTails, "best", lambda self, least, noise: least)
     assert astray() == 20
+
+
+def test_a_flag_that_noise_hides_is_said_to_be_and_its_interval_holds_what_bounds_allow():
+    """Three of 5,000 rows have the flag: without the rule, 11 of 40 such intervals left out the true effect of 0."""
+    X, y = np.random.default_rng(0).uniform(0, 1, (5000, 3)), np.random.default_rng(1).normal(size=5000)
+    X[:, 2] = np.arange(5000) < 3
+    for seed in range(3):
+        facts = {"feature_bounds": (0, 1), "target_bounds": (-5, 15), "random_state": seed}
+        model = DPLinearRegression(epsilon=1.0, inference=True, **facts).fit(X, y)
+        ends, table = model.confidence_interval(), model.coefficient_table()
+        assert ends[2, 0] <= -20
+        assert ends[2, 1] >= 20
+        assert np.ptp(ends[:2], axis=1).max() < 1
+        assert table["p_value"].iloc[-1] > 0.05
+        assert "Noise hides x2:" in repr(model.summary())

@@ -460,7 +460,9 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         least squares limits residuals (``released_["residual_limit"]``, in mapped units): if the probability is
         logistic or the quantile is linear for every row, or the errors of least squares are symmetric, neither changes
         it. Where the tails of the residuals differ, intervals of least squares are wider by what limits may cut off.
-        With ``groups`` and weights they are about people: those of a person may depend on each other in any way.
+        A column that noise hides, with an interval of 95 % wider than the range of the target over that of the column,
+        has an interval that holds all such effects: its standard error is not known. With ``groups`` and weights they
+        are about people: those of a person may depend on each other in any way.
 
         Parameters
         ----------
@@ -540,7 +542,25 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         owner, errors = type(self).__name__, linear_coefficient_std(self)
         if errors is None:
             raise ValueError(f"{owner}.{method} needs what a fit with inference=True pays for. Got a fit without it.")
+        errors[..., :-1] = np.maximum(errors[..., :-1], hidden_column_errors(cast(Fitted, self), errors[..., :-1]))
         return np.concatenate([self.coef_, np.asarray(self.intercept_)[..., None]], axis=-1), errors
+
+    def _interval_note(self) -> str | None:
+        """Return which linear coefficients noise hides, for summaries and reports."""
+        from dpconvex.reports.coefficients_and_forecasts import feature_names
+
+        errors = linear_coefficient_std(self)
+        if errors is None:
+            return None
+        hidden = np.atleast_2d(hidden_column_errors(cast(Fitted, self), errors[..., :-1]) > 0)
+        names = [name for name, hides in zip(feature_names(cast(Fitted, self)), hidden.T, strict=True) if hides.any()]
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        if not names:
+            return None
+        return (
+            f"Noise hides {listed}: the data and the budget tell less than the bounds, as where few rows differ in a "
+            "column, or its bounds are far too wide. The intervals hold all effects that the bounds allow."
+        )
 
     def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
         """Draw coefficients and intervals of this level, scaled to public bounds of columns; needs matplotlib."""
@@ -563,6 +583,21 @@ def linear_coefficient_std(model: object) -> Array | None:
             raise ValueError("The released covariance must be a finite matrix of the coefficients.")
         found.append(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     return np.asarray(found).reshape(*coef.shape[:-1], -1)
+
+
+def hidden_column_errors(model: Fitted, errors: Array) -> Array:
+    """Return the least standard error of linear coefficients of columns that noise hides, and 0 of others.
+
+    By bounds alone a column moves a target from one end to the other at most: ``b = range of y / range of x``. Where an
+    interval of 95 % is wider than b, noise decides its width as well as its place, so it is made to hold [-b, b].
+    """
+    parameters, quantile = model.certificate_.parameters, float(norm.ppf(0.975))
+    target, columns = parameters.get("target_bounds"), parameters.get("feature_bounds")
+    if target is None or columns is None or getattr(model.certificate_.bounds, "loss", Logistic()).kind != "residual":
+        return np.zeros_like(errors)
+    low, high = (np.broadcast_to(np.asarray(each, float), errors.shape[-1:]) for each in columns)
+    possible = (target[1] - target[0]) / np.maximum(high - low, 1e-300)
+    return np.where(2 * quantile * errors > possible, (np.abs(model.coef_) + possible) / quantile, 0.0)
 
 
 _NOTED_SHARE = 0.01  # of limited residuals, beyond which a summary says what intervals are about
@@ -651,16 +686,17 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
 
     def _interval_note(self) -> str | None:
         """Return what linear intervals are about where limits bind for more than 1 % of residuals, by a noisy count."""
-        share, certificate = self.released_.get("limited_share"), self.certificate_
+        share, certificate, hidden = self.released_.get("limited_share"), self.certificate_, super()._interval_note()
         if share is None:
-            return None
+            return hidden
         noise = math.sqrt(2) * certificate.noise["limits"].scale / certificate.bounds.n_samples
         if share <= _NOTED_SHARE + noise:
-            return None
+            return hidden
         low, high = certificate.parameters["target_bounds"] or (-1.0, 1.0)
         limit = self.released_["residual_limit"] * (high - low) / 2
         return (
             f"About {share:.1%} of the residuals are longer than {limit:.3g} and count as that long. Intervals are "
             "about least squares with this limit, and wider by what it may cut off. They are about ordinary least "
             "squares, too, where errors are symmetric; for a skewed target take its logarithm, or fit its median."
+            + (f" {hidden}" if hidden else "")
         )

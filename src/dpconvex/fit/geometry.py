@@ -37,14 +37,16 @@ class RowGeometry(Coordinates):
         Estimated second moment of each coordinate; below 1 where an eigenvalue was raised.
     moment_noise_std : array of shape (dimension,)
         Standard deviation of the noise that is left in the moments.
-    most_variance : array of shape (columns,)
-        Variance that histograms leave to each column, before coordinates: less than infinite where they see 0 alone.
+    most_variance, unseen_value : array of shape (columns,)
+        Variance that histograms leave to each column, before coordinates: less than infinite where they see 0 alone;
+        and the size of other values there.
     """
 
     median_row_norm: float = 1.0
     moments: Array = field(default_factory=lambda: np.ones(1))
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
     most_variance: Array = field(default_factory=lambda: np.full(1, np.inf))
+    unseen_value: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
     def constant(self) -> float:
@@ -121,7 +123,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         frame = replace(frame, norm_slack=longer)
     expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
     median = _geometry_norm_quantile(rows, frame, 0.5, expected, mass)
-    return replace(frame, median_row_norm=median, most_variance=most_variance)
+    return replace(frame, median_row_norm=median, most_variance=most_variance, unseen_value=units)
 
 
 def column_octaves(max_octaves: int) -> int:

@@ -261,8 +261,10 @@ class GradientRounds:
         inverse, matrix = conservative_inverse_curvature(hessian, variance), self.frame.matrix
         gradients = scores + known
         found = matrix.T @ inverse @ gradients @ inverse @ matrix
-        # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.
+        # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2. Rows
+        # that have another value than 0 in a column that noise hides are long, and have small weights.
         columns, at = np.linalg.inv(matrix)[self.lead :], np.arange(self.lead, self.size)
-        most = loss.max_second_derivative * self.frame.most_variance
+        norms = self.frame.unseen_value * np.linalg.norm(matrix[:, self.lead :], axis=0)
+        most = loss.curvature * self.frame.most_variance * np.minimum(1.0, length / np.maximum(norms, 1e-300)) ** 2
         found[at, at] = np.maximum(found[at, at], np.sum(columns * (columns @ gradients), axis=1) / most**2)
         return np.asarray(found)
