@@ -104,6 +104,7 @@ def test_counts_and_histograms(kind, name):
     edges[:2] += 1e-7
     for point in edges:
         level = 0.3 if kind == "ignored" else 0.0  # centred only where that was paid for
+        assert rows.count("count", statistic, point) == pytest.approx(v @ (values < point), abs=1e-9)
         assert rows.count("count", statistic, point, 0.3) == pytest.approx(v @ ((values < point) - level), abs=1e-9)
     assert rows.count("count", statistic, 1e7, 5.0) == pytest.approx(0.0 if kind == "ignored" else v.sum(), abs=1e-9)
     assert rows.count("count", statistic, 1e7, -5.0) == pytest.approx(v.sum(), abs=1e-9)
