@@ -258,7 +258,7 @@ def private_score_difference(
     >>> found.value < 0  # the loss of the first is smaller
     True
     """
-    owner, evaluated, ranges = "private_score_difference", [], []
+    owner, evaluated, ranges, named = "private_score_difference", [], [], set()
     check_neighbors(neighbors, owner)
     level = check_share("level", owner, level)
     if ledger is not None and not hasattr(ledger, "charge"):
@@ -273,8 +273,15 @@ def private_score_difference(
             raise parameter_error("metric", owner, f"one with a number per row: {list(_ROW_METRICS)}", repr(metric))
         _check_evaluation_metric(model, metric, None)
         schema = tables[0].fit().schema_ if tables else None
+        if groups is None and people is not None:
+            named.add(getattr(schema or getattr(model, "schema_", None), "person", None))
         ranges.append(_evaluation_range(model, metric, residual_bound, None, schema))
         evaluated.append(_read_evaluated_rows(model, rows, y, people, least_rows(neighbors)))
+    if len(named) > 1:
+        raise ValueError(
+            f"The models given to {owner} must have schemas that name the same column of people. Got two columns "
+            "instead, and a promise to one would not hold for the other. Say whose it is with groups."
+        )
     widest = max(high - low for low, high in ranges)
     allowed = "None or a number above 0"
     bound = widest if bound is None else check_number("bound", owner, bound, allowed, 0, 1e150, low_open=True)
@@ -287,10 +294,10 @@ def private_score_difference(
     charge_private_model(ledger, certificate, owner)
     with without_model_warnings():
         numbers = [_clipped_row_scores(rows, str(metric), *ends) for rows, ends in zip(evaluated, ranges, strict=True)]
-        unit = np.clip(((numbers[0] - numbers[1]) / bound + 1) / 2, 0.0, 1.0)
+        unit = ((numbers[0] - numbers[1]) / bound + 1) / 2
         both = replace(ours, target=np.where(theirs.valid, ours.target, np.nan))
         answers = PrivateAnswers({"score": certificate.term}, noise)
-        exact = _sum_evaluated_scores(both, np.rint(unit * _GRID) - _GRID / 2)
+        exact = _sum_evaluated_scores(both, _steps_of_scores(unit))
         released = answers.release(answers.claim("score"), exact)
     limits = -bound, bound
     return describe_evaluation(released, certificate, f"difference of {metric}", limits, ours.count, level)
@@ -385,7 +392,7 @@ def _evaluation_range(
     if metric in ("accuracy", "coverage", "auc", "calibration", "concordance"):
         return 0.0, 1.0
     if metric == "brier":
-        return 0.0, float(np.average(model._censoring_weights(), weights=_period_lengths(model)))
+        return 0.0, float((model._censoring_weights() * _period_lengths(model)).sum())
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
     declared = getattr(schema or getattr(model, "schema_", None), "target_bounds", None)
@@ -393,8 +400,9 @@ def _evaluation_range(
         residual_bound = declared[1] - declared[0]
     if residual_bound is None:
         residual_bound = target_range_setting(model, "residual_bound", "private_score")
-    allowed = "a number above 0"
-    bound = check_number("residual_bound", "private_score", residual_bound, allowed, 0, 1e150, low_open=True)
+    least, most = 1e-150, 1e150  # whose squares are numbers above 0
+    allowed = f"a number of at least {least:g} and below {most:g}"
+    bound = check_number("residual_bound", "private_score", residual_bound, allowed, least, most)
     if metric == "residuals":
         return -bound, bound
     if metric == "deviance":  # of the largest response where an eighth of it was expected
@@ -542,7 +550,9 @@ def _cost(rows: EvaluatedRows) -> Array:
 
 
 def _period_lengths(model: Any) -> Array:
-    return np.diff(model._public_horizons(), prepend=0.0)
+    """Return the lengths of periods over that of all."""
+    ends = np.array(model._public_horizons())
+    return np.diff(ends / ends[-1], prepend=0.0)
 
 
 def _brier(rows: EvaluatedRows) -> Array:
@@ -552,8 +562,7 @@ def _brier(rows: EvaluatedRows) -> Array:
     period = np.arange(weights.size)
     ended, alive = (last % 2 == 1) & (last < 2 * period + 2), last >= 2 * period + 2
     known = np.where(ended, weights[np.minimum(last // 2, weights.size - 1)], np.where(alive, weights, 0.0))
-    lengths = _period_lengths(rows.model)
-    return np.asarray((known * (alive - survival) ** 2 * lengths).sum(axis=1) / lengths.sum())
+    return np.asarray((known * (alive - survival) ** 2 * _period_lengths(rows.model)).sum(axis=1))
 
 
 def _deviance(rows: EvaluatedRows) -> Array:
@@ -613,8 +622,13 @@ def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, 
         predicted = rows.answers("predict_proba")[:, 1]
         of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
         return np.concatenate([_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
-    unit = np.clip((_clipped_row_scores(rows, metric, low, high) - low) / (high - low), 0.0, 1.0)
-    return _sum_evaluated_scores(rows, np.rint(unit * _GRID) - _GRID / 2)
+    unit = (_clipped_row_scores(rows, metric, low, high) - low) / (high - low)
+    return _sum_evaluated_scores(rows, _steps_of_scores(unit))
+
+
+def _steps_of_scores(unit: Array) -> Array:
+    """Return numbers in [0, 1] as whole steps from the middle: never NaN, which would be the largest of all numbers."""
+    return np.rint(np.clip(np.nan_to_num(unit), 0.0, 1.0) * _GRID) - _GRID / 2
 
 
 def _clipped_row_scores(rows: EvaluatedRows, metric: str, low: float, high: float) -> Array:

@@ -211,6 +211,33 @@ def test_no_record_of_all_small_tables_moves_a_concordance_further(weight):
         assert 0.99 < largest <= certified_evaluation_sensitivity("concordance", 3, "replace_one")
 
 
+def moved_by_first(model, metric, ends, X, y, other):
+    """Return how far the statistic moves when the first target is another."""
+    targets = y, np.concatenate([[other], y[1:]])
+    with without_model_warnings():
+        found = [exact_evaluation(_read_evaluated_rows(model, X, each), metric, *ends, 4) for each in targets]
+    return np.linalg.norm(found[0] - found[1])
+
+
+def test_periods_next_to_the_largest_number_make_no_row_count_more():
+    """Sums of such lengths times weights are infinite: a row over them was NaN, which as a whole number is -2^63."""
+    rng = np.random.default_rng(5)
+    time = np.where(rng.random(3000) < 0.5, 1.0, rng.uniform(0, 1e308, 3000))
+    y = time * rng.choice([-1, 1], 3000)
+    model = DPDiscreteHazard((1e308, 1.7e308), **LIMITS).fit(ROWS, y)
+    ends = _evaluation_range(model, "brier", None)
+    assert 1 <= ends[1] <= 16
+    assert moved_by_first(model, "brier", ends, ROWS[:50], y[:50], -1.75e308) <= 1
+
+
+def test_a_range_of_nothing_makes_no_row_count_more():
+    """As above, of 0 over 0; a range that is no number above 0 is refused before."""
+    y = np.full(50, 0.5)
+    assert moved_by_first(MODELS["quantile"], "squared", (0.0, 0.0), ROWS[:50], y, np.nan) <= 1
+    with pytest.raises(ValueError, match="at least 1e-150"):
+        private_score(MODELS["quantile"], ROWS[:50], y, "squared", residual_bound=1e-200)
+
+
 def test_areas_of_people_weigh_pairs_by_both_votes():
     """As the definition says it, pair by pair; pairs of one person's rows count as ties."""
     rng = np.random.default_rng(3)
@@ -448,6 +475,14 @@ def test_forged_certificates_are_refused(forged):
     certificate.verify()
     with pytest.raises(CertificateError):
         replace(certificate, **forged).verify()
+
+
+def test_no_certificate_promises_concordance_to_people():
+    """Rows of a person would have to share a weight in pairs, which they do not."""
+    record = EvaluationCertificate.issue(GaussianDP(1.0), "score", "concordance", 100, 2)
+    record.verify()
+    with pytest.raises(CertificateError, match="unit"):
+        EvaluationCertificate.issue(GaussianDP(1.0), "score", "concordance", 100, 2, people=True).verify()
 
 
 def test_sparse_rows_are_refused_before_the_charge(tmp_path):

@@ -64,6 +64,19 @@ def test_a_difference_of_scores_is_promised_to_the_people_of_either_model():
     assert found[0].value == pytest.approx(-found[1].value, abs=np.ptp(found[0].interval))
 
 
+def test_schemas_that_name_other_people_are_not_compared():
+    """The promise was made to those of the first model: all rows of a shop moved the sum by the number of customers."""
+    frame = visits().assign(shop=0)
+    schemas = TABLES, {**ROWS, "person": {"column": "shop"}}
+    fits = [make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"]) for schema in schemas[:1] * 2]
+    fits[1].steps[0] = "publictable", PublicTable(schemas[1])
+    with pytest.raises(ValueError, match="same column of people"):
+        private_score_difference(*fits, frame, frame["demand"])
+    table = PublicTable(TABLES)
+    found = private_score_difference(*fits, frame, frame["demand"], groups=table.fit().groups(frame), random_state=0)
+    assert found.certificate.n_samples == 150
+
+
 def test_a_pipeline_keeps_the_promise_of_the_schema(tmp_path):
     """It was made to one record, whatever [person] said."""
     frame, table = visits(), PublicTable(TABLES)

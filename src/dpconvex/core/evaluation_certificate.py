@@ -66,7 +66,7 @@ class EvaluationCertificate(CertifiedPromise):
     scale: float
     neighbors: str
     sampler: str  # where randomness comes from
-    unit: str = RECORD  # or PERSON, whose rows share one weight, so that every statistic moves as with one row
+    unit: str = RECORD  # or PERSON, whose rows share one weight, so that all but concordance move as with one row
 
     @classmethod
     def issue(
@@ -110,7 +110,8 @@ class EvaluationCertificate(CertifiedPromise):
         with refuse_malformed_certificate("The certificate is malformed"):
             known = self.mechanism in ("score", "conformal") and self.sampler in (EXACT, SEEDED)
             require(known, "The certificate's 'mechanism' or 'sampler' is unknown.")
-            require(self.unit in (RECORD, PERSON), "The certificate's 'unit' must be one record or one person.")
+            units = (RECORD,) if self.statistic == "concordance" else (RECORD, PERSON)  # it has no weights of rows
+            require(self.unit in units, "The certificate's 'unit' is none that its statistic is proved for.")
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
             facts = (self.n_samples, self.dimension, self.releases)
