@@ -261,10 +261,14 @@ class GradientRounds:
         inverse, matrix = conservative_inverse_curvature(hessian, variance), self.frame.matrix
         gradients = scores + known
         found = matrix.T @ inverse @ gradients @ inverse @ matrix
-        # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2. Rows
-        # that have another value than 0 in a column that noise hides are long, and have small weights.
+        # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.
         columns, at = np.linalg.inv(matrix)[self.lead :], np.arange(self.lead, self.size)
-        norms = self.frame.unseen_value * np.linalg.norm(matrix[:, self.lead :], axis=0)
-        most = loss.curvature * self.frame.most_variance * np.minimum(1.0, length / np.maximum(norms, 1e-300)) ** 2
+        most = loss.max_second_derivative * self.frame.most_variance
+        if (
+            self.kind != "squares"
+        ):  # rows with another value than 0 in a column that noise hides are long, and weigh less
+            norms = self.frame.unseen_value * np.linalg.norm(matrix[:, self.lead :], axis=0)
+            weights = np.minimum(1.0, length / np.maximum(norms, 1e-300)) ** 2
+            most = loss.curvature * weights * self.frame.most_variance
         found[at, at] = np.maximum(found[at, at], np.sum(columns * (columns @ gradients), axis=1) / most**2)
         return np.asarray(found)
