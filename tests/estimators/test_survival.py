@@ -143,6 +143,24 @@ def test_zeros_of_whole_numbers_keep_whether_an_event_was_seen():
     assert np.allclose(model.fit(X, forms[1]).coef_, again, atol=1e-6)
 
 
+@pytest.mark.parametrize("odd", ["SECRET", None, [1.0, 2.0]])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_record_that_is_none_ends_no_fit_of_partitions(odd, column):
+    """Sizes and comparisons of whole partitions raised on one such record: the others were fitted in memory alone."""
+    array, frames = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    pandas, (X, time, event) = pytest.importorskip("pandas"), records(60)
+    y = np.column_stack([time, event]).astype(object)
+    y[7, column] = odd
+    model = DPDiscreteHazard(HORIZONS, epsilon=5.0, feature_bounds=(-4, 4), random_state=0, invalid_rows="ignore")
+    wanted = model.fit(X, y).coef_
+    rows, names = pandas.DataFrame(X, columns=list("abc")), ["time", "event"]
+    parts = [(array.from_array(X, chunks=(20, 3)), array.from_array(y, chunks=(20, 1)))]
+    if not isinstance(odd, list):  # which a dataframe of partitions makes text of
+        parts += [tuple(frames.from_pandas(each, npartitions=3) for each in (rows, pandas.DataFrame(y, columns=names)))]
+    for part in parts:
+        assert np.allclose(model.fit(*part).coef_, wanted, atol=1e-6)
+
+
 def test_predictions_and_files(tmp_path):
     X, time, event = records(3000)
     y = np.column_stack([time, event])

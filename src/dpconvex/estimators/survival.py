@@ -54,6 +54,8 @@ def signed_times(y: Any, owner: str) -> Any:
         return np.array([_signed_time(record) for record in y])
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
+        if hasattr(y, "dask"):
+            return y.map_blocks(signed_times, owner, meta=np.empty(0))
         first = y.dtype[0].kind == "b"
         time, event = y[names[1 if first else 0]], y[names[0 if first else 1]]
     else:
@@ -65,17 +67,24 @@ def signed_times(y: Any, owner: str) -> Any:
                 f"The y given to {owner} must have two columns, time and event, or be one of signed times. "
                 f"Got {shape[1]} columns instead."
             )
-        if hasattr(y, "dask") and hasattr(y, "columns"):  # a dataframe of partitions
-            size, event = abs(y[y.columns[0]]) * 1.0, y[y.columns[1]]
-            return size.where(event > 0, (-size).where(event <= 0))
-        table = y if hasattr(y, "dask") else np.asarray(y)
+        if hasattr(y, "dask"):
+            if hasattr(y, "columns"):  # a dataframe of partitions
+                return y.map_partitions(_signed_partition, owner, meta=("time", np.float64))
+            return y.rechunk({1: 2}).map_blocks(signed_times, owner, drop_axis=1, meta=np.empty(0))
+        table = np.asarray(y)
         time, event = table[:, 0], table[:, 1]
-    if isinstance(time, np.ndarray):
-        if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
-            raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
-        time, event = (partition_numbers(each) for each in (time, event))
-    size = abs(time) * 1.0  # a 0 of whole numbers has no sign
+    if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
+        raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
+    time, event = (partition_numbers(each) for each in (time, event))  # of floats: a 0 of whole numbers has no sign
+    size = np.abs(time)
     return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
+
+
+def _signed_partition(part: Any, owner: str) -> Any:
+    """Return the signed survival times of a partition of a dataframe: whatever a record holds, no other one fails."""
+    import pandas as pd
+
+    return pd.Series(signed_times(part, owner), index=part.index, name="time")
 
 
 def _signed_time(record: Any) -> float:
