@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
 from dpconvex import DPLogisticRegression, DPOrdinalRegression, load_model, save_model
+from dpconvex.core.queries import QuerySlopes
 from dpconvex.evaluation import private_score
+from dpconvex.fit.joint_margins import OutcomeLaw, expected_round
+from dpconvex.losses import ProportionalOdds
 
 CUTS = (-2.0, -0.5, 0.5, 3.0)
 LEVELS = ["never", "rarely", "at times", "often", "always"]
@@ -104,6 +109,20 @@ def test_noise_alone_leaves_thresholds_in_order():
         model = fitted(X, y, epsilon=0.05, random_state=seed)
         assert (np.diff(model.thresholds_) >= 0).all()
         assert (model.predict_proba(X) >= 0).all()
+
+
+def test_thresholds_that_noise_reverses_end_no_fit():
+    """Levels without a probability had slopes beyond all squares: 17 of 120 small fits failed, their budget spent."""
+    loss, shares = ProportionalOdds(2), np.array([0.45, 0.09, 0.46])
+    frame, rounds = SimpleNamespace(constant=1.0, median_row_norm=1.6), SimpleNamespace(penalty=None)
+    fit = SimpleNamespace(
+        law=OutcomeLaw(loss, shares), frame=frame, rounds=rounds, lead=1, leads=2, margins=2, separate=False,
+        moments=np.ones(2), contrasts=np.eye(2), columns=np.ones((1, 2)),
+    )  # fmt: skip
+    reversed_thresholds = np.array([[1.2, 5.2, -4.3], [-1.2, 5.2, -4.3]])
+    for weighting in ("clip", "square"):
+        model = expected_round(fit, reversed_thresholds, QuerySlopes(loss, weighting), 1.8)
+        assert 0 < np.linalg.eigvalsh(model.small)[0] <= np.linalg.eigvalsh(model.small)[-1] < 10
 
 
 def test_two_levels_are_logistic_regression():

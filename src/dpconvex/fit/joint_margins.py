@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from dpconvex.fit.private_fit import PrivateFit
 
 
+_STEEPEST = 1e6  # slope of a level in the model of a round; the least probability of one is its square's reciprocal
+
+
 class JointMargins:
     """The fit of a loss of several margins, in the coordinates and with the budget of a :class:`PrivateFit`."""
 
@@ -296,6 +299,8 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
     margins, points = z.shape
     # A model of one point keeps the slopes that its outcomes would have, of shape (points, margins, outcomes).
     each = np.stack([loss.slopes(np.full(points, float(k)), z).T for k in range(len(chances))], axis=2)
+    # Noise may reverse thresholds: slopes of a level without a probability have squares beyond all numbers.
+    each = np.clip(each, -_STEEPEST, _STEEPEST)
     length = np.sqrt(np.square(each).sum(axis=1)) * norms[:, None]
     if not fit.separate:
         length = np.hypot(length / norms[:, None], each.sum(axis=1) * norms[:, None])
