@@ -93,10 +93,10 @@ def test_many_neighbours_cost_no_more_than_is_promised(name, relation, variant):
 
 
 def test_there_are_as_many_pairs_as_are_wanted():
-    counts = [pairs_of(FITS[name], variant) for name, _, variant in CELLS]
-    partitioned = [pairs_of(FITS[name], variant) for name, _, variant in CELLS if variant == "dask"]
-    assert 2900 <= sum(counts) <= 3900
-    assert 50 <= sum(partitioned) <= 300
+    counts = {cell: pairs_of(FITS[cell[0]], cell[2]) for cell in CELLS}
+    assert 2900 <= sum(counts.values()) <= 4500
+    assert 1500 <= sum(count for cell, count in counts.items() if by_day(cell)) <= 2400
+    assert 50 <= sum(count for cell, count in counts.items() if cell[2] == "dask") <= 300
 
 
 def refused(fit, relation, variant):
