@@ -244,4 +244,6 @@ def test_bounds_on_the_published_noise_hold_at_every_size():
     largest = largest_published_epsilon("Moreau SGD", 0.5, DELTA)
     for n in (relative_risk.SIZES[0], relative_risk.SIZES[-1]):
         assert published_epsilon("Moreau SGD", n, 30, 0.5, DELTA) <= largest
-    assert published_epsilon("Moreau SGD", 500, 5, 0.5, DELTA) < 0.5 < largest
+    # Numerical composition certifies the printed noise at this budget, with little to spare.
+    assert published_epsilon("Moreau SGD", 500, 5, 0.5, DELTA) < largest
+    assert 0.49 < largest <= 0.5
