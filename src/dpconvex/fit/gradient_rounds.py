@@ -264,9 +264,8 @@ class GradientRounds:
         # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.
         columns, at = np.linalg.inv(matrix)[self.lead :], np.arange(self.lead, self.size)
         most = loss.max_second_derivative * self.frame.most_variance
-        if (
-            self.kind != "squares"
-        ):  # rows with another value than 0 in a column that noise hides are long, and weigh less
+        if self.kind != "squares":
+            # Rows with another value than 0 in a column that noise hides are long, and weigh less.
             norms = self.frame.unseen_value * np.linalg.norm(matrix[:, self.lead :], axis=0)
             weights = np.minimum(1.0, length / np.maximum(norms, 1e-300)) ** 2
             most = loss.curvature * weights * self.frame.most_variance
