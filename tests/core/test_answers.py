@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +15,15 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
-from dpconvex.core.private_rows import PrivateAnswers, PrivateRows
+from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _PrivateRowCache
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
-from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation, row_norms, shorten_rows
+from dpconvex.core.row_coordinates import (
+    Coordinates,
+    _bulk_of_row_eigenvalues,
+    coordinate_cancellation,
+    row_norms,
+    shorten_rows,
+)
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
@@ -112,6 +118,40 @@ def test_counts_and_histograms(kind, name):
     np.testing.assert_allclose(rows.histogram("histogram", statistic, edges), np.bincount(bins, v, 4), atol=1e-9)
     wanted = np.stack([np.bincount(bins, v * side, 4) for side in (y <= 0, y > 0)])
     np.testing.assert_allclose(rows.histogram("by label", statistic, edges, by_label=True), wanted, atol=1e-9)
+
+
+def test_a_target_of_exactly_0_is_no_positive_label():
+    rows = handle("rows", second=np.r_[np.zeros(20), np.ones(N - 20)]).target(1)
+    assert rows.count("count", QueryStatistic("label"), -0.5) == N - 20
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        QueryStatistic("target"), QueryScore("residual", THETA, 1.0), QuerySlope(None), QuerySlopes(Softmax(3)),
+        QueryFactor("slope", Logistic()), Query("count"), FRAME,
+    ],
+)  # fmt: skip
+def test_what_was_checked_cannot_change_afterwards(question):
+    for field in fields(question):
+        with pytest.raises(FrozenInstanceError):
+            setattr(question, field.name, getattr(question, field.name))
+
+
+def test_only_the_same_question_is_answered_from_memory():
+    cache, made = _PrivateRowCache(), []
+    for key in ("a", "a", "b", "a"):
+        assert cache.last("slot", key, lambda key=key: made.append(key) or f"answer {key}") == f"answer {key}"
+    assert made == ["a", "b", "a"]
+    cache.free_unless("slot", "a")
+    assert cache.holds("slot", "a")
+    cache.free_unless("slot", "b")
+    assert not cache.holds("slot", "a")
+
+
+def test_eigenvalues_that_are_nearly_equal_are_one_bulk():
+    assert _bulk_of_row_eigenvalues(np.full(5, 2.0), 0.1) == (0, 5, 2.0)
+    assert _bulk_of_row_eigenvalues(np.array([1e-3, 1.0, 1.01, 1.02, 50.0]), 0.1) == (1, 4, 1.02)
 
 
 @pytest.mark.parametrize("many", [1, 3])
@@ -282,6 +322,10 @@ def test_parts_and_further_targets_after_the_weights_of_all_rows_are_known():
         (
             lambda rows: rows.slopes_sum("separate", CLASSES[:2], QuerySlopes(Softmax(3)), FRAME),
             ValueError, "coefficients of shape",
+        ),
+        (
+            lambda rows: rows.slopes_sum("separate", CLASSES, QuerySlopes(type("Own", (Softmax,), {})(3)), FRAME),
+            TypeError, "a loss of several margins",
         ),
         (lambda rows: rows.histogram("histogram", QueryStatistic("target"), [0.0]), CertificateError, "has 2"),
         (lambda rows: rows.second_moments("moments", FRAME, 1.0, QueryFactor("slope"), THETA), ValueError, "A factor"),
