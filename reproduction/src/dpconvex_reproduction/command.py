@@ -21,6 +21,7 @@ app = typer.Typer(add_completion=False)
 _OTHERS = {
     "bench": "bench.command",
     "canaries": "canaries",
+    "evidence": "evidence",
     "fingerprint": "fingerprint",
     "numbers": "numbers",
     "scale": "scale",
@@ -73,7 +74,8 @@ def reproduce(
 
     Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
     jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`
-    extrapolates to a cluster. `... fingerprint` lists pages that are older than the default.
+    extrapolates to a cluster. `... fingerprint` lists pages that are older than the default, `... evidence` writes the
+    tables of README from stored results.
     """
     from rich.table import Table
 
