@@ -49,8 +49,9 @@ class Judge:
         classes = self.parameters.get("n_classes", 2)
         self.problems = self.parameters.get("problems", 1)
         require(count(classes) >= 2 and count(self.problems) >= 1, "classes")
-        require(self.problems == (1 if classes == 2 else classes), "problems")
         getattr(self, f"_read_{self.kind}")()
+        together = classes == 2 or (self.kind == "LinearBounds" and self.loss.kind == "several")
+        require(self.problems == (1 if together else classes), "problems")
 
     # Facts of one record: L, beta, dimension, sensitivity of a gradient sum, rank.
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from dpconvex.losses import (
     Absolute,
     Bowl,
+    CrammerSinger,
+    DiscreteHazard,
     Hinge,
     Huber,
     KinkedLoss,
@@ -24,10 +26,13 @@ from dpconvex.losses import (
     PairSquaredHinge,
     PiecewiseLinear,
     Pinball,
+    ProportionalOdds,
     ReLU,
     Scaled,
+    Softmax,
     SoftThreshold,
     Squared,
+    Tweedie,
 )
 from dpconvex.mechanisms import (
     Moments,
@@ -318,6 +323,17 @@ def squares(draw: Draw) -> Certificate:
     return NoisyGradientDescent().certify(replace(bounds, **records), claim, {"gradient": settings})
 
 
+def outcomes(draw: Draw) -> Certificate:
+    """Classes, levels, survival times and rates."""
+    losses = [Softmax(3), CrammerSinger(4), ProportionalOdds(3), DiscreteHazard(5)]
+    losses += [Tweedie(power, -2.0, 1.5, 20.0) for power in (1.0, 1.5, 2.0)]
+    bounds = linear(draw, losses, [0.0])
+    records = draw(st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}]))
+    claim = guarantee(draw, "approx", "gaussian")
+    parameters = {"gradient": NoisyGradientDescent().settings()}
+    return NoisyGradientDescent().certify(replace(bounds, **records), claim, parameters)
+
+
 def plain(draw: Draw) -> Certificate:
     bounds = linear(draw, [*KINKED, Huber(0.5), Logistic()], [0.0, 0.1])
     step = draw(st.sampled_from([1e-3, 0.3]))
@@ -338,6 +354,7 @@ HONEST: dict[str, Callable[[Draw], Certificate]] = {
     "structured-gradient": structured_gradient,
     "intervals": intervals,
     "squares": squares,
+    "outcomes": outcomes,
     "plain-gradient": plain,
 }
 

@@ -195,7 +195,22 @@ def pointwise(data: object) -> Facts:
             for part in ("lipschitz", "smoothness")
         )
         return Facts(kind, -slope, slope, bend)
+    if name == "Tweedie":
+        return rate(*(number(given[part], -100.0) for part in ("power", "low", "high")), number(given["most"]))
+    if name in ("Softmax", "CrammerSinger", "ProportionalOdds", "DiscreteHazard"):
+        count(given["margins"])
+        # Slopes of several margins: only sums that clip what a record adds are proved for them.
+        return Facts("several", -math.inf, math.inf)
     raise Contradiction(f"{name} is no loss of one margin")
+
+
+def rate(power: float, low: float, high: float, most: float) -> Facts:
+    """Half the Tweedie deviance of a mean exp(z) within [low, high], straight beyond: extremes are at the ends."""
+    require(1 <= power <= 2 and low < high < 100, "a power and a range")
+    ends = [(y, z) for y in (0.0, most) for z in (low, high)]
+    slopes = [math.exp((2 - power) * z) - y * math.exp((1 - power) * z) for y, z in ends]
+    bends = [(2 - power) * math.exp((2 - power) * z) + y * (power - 1) * math.exp((1 - power) * z) for y, z in ends]
+    return Facts("rate", min(slopes), max(slopes), max(bends))
 
 
 def pair(data: object) -> Facts:

@@ -70,6 +70,7 @@ def holder(tree: Any, path: Path) -> Any:
 
 
 NAMES = ["Pinball", "Logistic", "Hinge", "DeclaredLoss", "Scaled", "L1Norm", "GaussianKernel"]
+NAMES += ["Softmax", "ProportionalOdds", "DiscreteHazard", "Tweedie"]
 NAMES += ["PairLogistic", "PairSquared", "LinearBounds", "RobustBounds", "TiltedBounds", "WorstShareBounds"]
 NAMES += ["PairwiseBounds", "StructuredBounds", *HONEST, "pure", "approx", "gaussian", "l2-laplace"]
 NAMES += ["sum", "mean", "count", "coefficients", "replace_one", "add_or_remove_one", "given"]
@@ -225,7 +226,8 @@ def first_of(mechanism: str) -> Certificate:
 
 
 @pytest.mark.parametrize(
-    "mechanism", ["objective", "output", "gradient", "moments", "phased-sgd", "intervals", "squares", "plain-gradient"]
+    "mechanism",
+    ["objective", "output", "gradient", "moments", "phased-sgd", "intervals", "squares", "outcomes", "plain-gradient"],
 )
 @pytest.mark.parametrize("weakness", ["follows", "term"])
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
