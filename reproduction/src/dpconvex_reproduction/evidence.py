@@ -1,0 +1,184 @@
+"""``dpconvex reproduce evidence``: tables of README and docs/evidence, written from the results of the last runs.
+
+A table stands between ``<!-- evidence: NAME -->`` and ``<!-- end of evidence -->``. Accuracy comes from the
+benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``: so no number on these pages is typed in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpconvex.cli.output_and_errors import output_console, reports_errors
+from dpconvex.inputs import InputError
+from dpconvex_reproduction.bench.page import Contest, best_settings, contests
+from dpconvex_reproduction.bench.problems import TASKS
+from dpconvex_reproduction.exhibit import Row, select
+from dpconvex_reproduction.pages import markdown_table
+
+__all__ = ["PAGES", "TABLES", "filled", "load_results", "main"]
+
+#: Pages with such tables, from the root of the repository.
+PAGES = ("README.md", "docs/evidence/cost.md", "docs/evidence/peers.md", "docs/evidence/scale.md")
+BENCH = "docs/reproduction/bench/results.parquet"
+SPEED = "docs/evidence/speed.json"
+_BLOCK = re.compile(r"(<!-- evidence: ([a-z ]+) -->\n)(.*?)(<!-- end of evidence -->)", re.DOTALL)
+_OURS = "dpconvex"
+_SHOWN = {"logistic": "log_loss", "linear": "r2", "quantile": "pinball"}
+_WORDS = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
+_RELATION = "add_or_remove_one"
+
+
+def load_results(root: Path) -> dict[str, list[Row]]:
+    """Return fits of the benchmark and measured speeds of a checkout; empty lists where nothing was run."""
+    import polars as pl
+
+    bench, speed = root / BENCH, root / SPEED
+    return {
+        "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
+        "speed": json.loads(speed.read_text(encoding="utf-8"))["measurements"] if speed.is_file() else [],
+    }
+
+
+def _means(fits: Sequence[Row], task: str, metric: str) -> list[Row]:
+    return best_settings(select(fits, task=task), metric, TASKS[task.partition(" ")[0]][metric])
+
+
+def cost_table(results: dict[str, list[Row]]) -> list[str]:
+    """Return what our plain default reaches on every problem and budget, beside the fit without privacy."""
+    fits, lines = results["fits"], []
+    budgets = sorted({row["epsilon"] for row in fits if row["epsilon"] is not None})
+    for data, task in dict.fromkeys((row["data"], row["task"]) for row in fits):
+        here = select(fits, data=data, task=task)
+        kind = task.partition(" ")[0]
+        for metric in ("accuracy", "log_loss") if kind == "logistic" else (_SHOWN[kind],):
+            means = _means(here, task, metric)
+            ours = {row["epsilon"]: row[metric] for row in select(means, method=_OURS, relation=_RELATION)}
+            plain = [row[metric] for row in means if not row["relation"]]
+            line: Row = {"data": data, "training rows": f"{here[0]['train_rows']:,}", "columns": here[0]["columns"]}
+            line["task"] = f"{task}, {_WORDS[metric]}"
+            line |= {f"ε = {epsilon:g}": _figures(ours.get(epsilon)) for epsilon in budgets}
+            line["without privacy"] = _figures(plain[0] if plain else None)
+            lines.append(line)
+    return markdown_table(lines)
+
+
+def _figures(number: float | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number:.3f}" if abs(number) < 10 else f"{number:.4g}"
+
+
+def _main_contests(results: dict[str, list[Row]]) -> list[Contest]:
+    """Return contests of our plain default on the first metric of every task."""
+    kinds = [c for c in contests(results["fits"]) if c.ours == _OURS]
+    return [c for c in kinds if c.metric == _SHOWN[c.setting[1].partition(" ")[0]]]
+
+
+def peers_table(results: dict[str, list[Row]]) -> list[str]:
+    """Return losses, ties and wins of our plain default against each peer, on the first metric of every task."""
+    held = _main_contests(results)
+    lines: list[Row] = []
+    for peer in dict.fromkeys(contest.peer for contest in held):
+        here = [contest for contest in held if contest.peer == peer]
+        words = [contest.verdict for contest in here]
+        tasks = dict.fromkeys(contest.setting[1].partition(" ")[0] for contest in here)
+        counts = {name: words.count(word) for name, word in (("losses", "loss"), ("ties", "tie"), ("wins", "win"))}
+        lines.append({"peer": peer, **counts, "tasks": ", ".join(tasks)})
+    total = {name: sum(line[name] for line in lines) for name in ("losses", "ties", "wins")}
+    return markdown_table([*lines, {"peer": "all", **total, "tasks": ""}])
+
+
+def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
+    """Return our plain default beside the best peer of every problem and budget; losses first, closest call first."""
+    best: dict[tuple[Any, ...], Contest] = {}
+    for contest in _main_contests(results):
+        key = contest.setting
+        if key not in best or contest.ahead < best[key].ahead:
+            best[key] = contest
+    order = {"loss": 0, "tie": 1, "win": 2, "one seed": 3}
+    held = sorted(best.values(), key=lambda contest: order[contest.verdict])  # stable: by problem and budget within
+    lines = [
+        {
+            "": contest.verdict,
+            "data": contest.setting[0],
+            "task": f"{contest.setting[1]}, {_WORDS[contest.metric]}",
+            "epsilon": contest.setting[3],
+            "dpconvex": _figures(contest.mine),
+            "best peer": _figures(contest.theirs),
+            "which": contest.peer,
+            "ahead by": f"{contest.ahead:.2g} ± {contest.error:.1g}",
+            "neighbours": contest.setting[2],
+        }
+        for contest in held
+    ]
+    return markdown_table(lines)
+
+
+def speed_table(results: dict[str, list[Row]]) -> list[str]:
+    """Return measured times, growth and memory, with their bars."""
+    lines = [
+        {
+            "measured": row["name"],
+            "value": f"{row['value']:.3g}",
+            "bar": "" if row["bar"] is None else f"{'at most' if row['at_most'] else 'at least'} {row['bar']:g}",
+            "missed": "" if row["passed"] else "missed",
+            "behind it": row["detail"],
+        }
+        for row in results["speed"]
+    ]
+    return markdown_table(lines)
+
+
+TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
+    "cost": cost_table,
+    "peers": peers_table,
+    "best peers": best_peers_table,
+    "speed": speed_table,
+}
+
+
+def filled(text: str, results: dict[str, list[Row]]) -> str:
+    r"""Return a page with its tables written from results.
+
+    Examples
+    --------
+    >>> filled("<!-- evidence: cost -->\nold\n<!-- end of evidence -->", {"fits": [], "speed": []})
+    '<!-- evidence: cost -->\n\n(no rows)\n\n<!-- end of evidence -->'
+    """
+
+    def written(found: re.Match[str]) -> str:
+        name = found.group(2)
+        if name not in TABLES:
+            raise InputError(f"There is no table '{name}'. There are: {', '.join(TABLES)}.")
+        return found.group(1) + "\n" + "\n".join(TABLES[name](results)) + "\n\n" + found.group(4)
+
+    return _BLOCK.sub(written, text)
+
+
+app = typer.Typer(add_completion=False)
+
+
+def main(words: list[str]) -> None:
+    """Run the command with these words."""
+    app(words, prog_name="dpconvex reproduce evidence")
+
+
+@app.command()
+@reports_errors
+def evidence(root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = Path()) -> None:
+    """Write the tables of README and docs/evidence from the results that were stored there."""
+    results = load_results(root)
+    for name in PAGES:
+        page = root / name
+        if not page.is_file():
+            raise InputError(f"There is no page {name} here. Run this at the root of a checkout.")
+        page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    output_console().print(
+        f"Written: {', '.join(PAGES)} ({len(results['fits'])} fits, {len(results['speed'])} speeds)", markup=False
+    )
