@@ -107,9 +107,7 @@ def best_attack(name, factor, runs, neighbors="replace_one"):
     return audit(*samplers, GaussianDP(MU), runs=runs, rng=0)
 
 
-@pytest.mark.parametrize(
-    "name", ["median", *(pytest.param(name, marks=pytest.mark.slow) for name in ("least squares", "logistic"))]
-)
+@pytest.mark.parametrize("name", ["median", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FITS)[1:])])
 def test_a_fit_with_a_twentieth_of_its_noise_is_caught(name):
     """One record moves the sums of a fit by a good part of what is paid for: half of it and more, together."""
     assert not best_attack(name, 0.05, 100).passed
@@ -119,6 +117,5 @@ def test_a_fit_with_a_twentieth_of_its_noise_is_caught(name):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("name", FITS)
 def test_all_that_a_fit_releases_keeps_the_claim_together(name, neighbors):
-    result = best_attack(name, 1.0, 400, neighbors)
-    assert result.passed
-    assert result.epsilon_lower_bound > 0.05  # the attack is not blind
+    """The same attack finds each of these fits with a twentieth of its noise, see above."""
+    assert best_attack(name, 1.0, 200, neighbors).passed
