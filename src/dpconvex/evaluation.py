@@ -10,37 +10,43 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number, check_share, parameter_error
-from dpconvex.core.auc_pairs import (
-    CLASS_WEIGHT,
-    ROW_WEIGHT,
-    concordance_statistic,
-    pair_statistic,
-    pair_statistic_of_people,
-)
+from dpconvex.core.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
-from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
 from dpconvex.estimators.rates import tweedie_deviance
 from dpconvex.estimators.survival import HazardOutcomes, signed_times
+from dpconvex.evaluated_rows import (
+    METRICS,
+    RESIDUAL_METRICS,
+    ROW_METRICS,
+    ROW_STEPS,
+    SURVIVAL_METRICS,
+    EvaluatedRows,
+    clipped_row_scores,
+    evaluation_statistic,
+    exact_evaluation,
+    period_lengths,
+    scored_level,
+    steps_of_scores,
+    sum_evaluated_scores,
+)
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people_and_weights import RowsOfPeople, person_indices, read_people, split_people
+from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.schema import Schema
-from dpconvex.inputs.settings import Classifier, Fitted, least_rows, resolve_budget_setting, target_range_setting
+from dpconvex.inputs.settings import least_rows, resolve_budget_setting, target_range_setting
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.privacy.calibration import check_neighbors
@@ -54,10 +60,6 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "PrivateScore", "private_score", "private_score_difference"]
 
-# Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
-# the number of rows may be private and a grid that followed it would move everybody's numbers.
-_GRID = 2**20
-_PARTS = 2**10  # steps of a person's share of valid rows
 _DRAWS = 5_000  # of the noise, for intervals
 _LOG_LOSS = 5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 _LEVEL = 0.95
@@ -177,8 +179,8 @@ def private_score(
         raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
     guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
     paid = isinstance(residual_bound, str)
-    if paid and (residual_bound != "private" or metric not in _OF_RESIDUALS):
-        allowed = f"a number, or 'private' for {_OF_RESIDUALS}"
+    if paid and (residual_bound != "private" or metric not in RESIDUAL_METRICS):
+        allowed = f"a number, or 'private' for {RESIDUAL_METRICS}"
         raise parameter_error("residual_bound", owner, allowed, repr(residual_bound))
     low, high = _evaluation_range(model, metric, None if paid else residual_bound, column, schema)
     if metric == "concordance" and groups is not None:
@@ -269,8 +271,8 @@ def private_score_difference(
         model, rows, people = _read_evaluated_table(given, X, groups)
         check_is_fitted(model, "certificate_")
         metric = _default_evaluation_metric(model) if metric is None else metric
-        if metric not in _ROW_METRICS:
-            raise parameter_error("metric", owner, f"one with a number per row: {list(_ROW_METRICS)}", repr(metric))
+        if metric not in ROW_METRICS:
+            raise parameter_error("metric", owner, f"one with a number per row: {list(ROW_METRICS)}", repr(metric))
         _check_evaluation_metric(model, metric, None)
         schema = tables[0].fit().schema_ if tables else None
         if groups is None and people is not None:
@@ -293,11 +295,11 @@ def private_score_difference(
     noise = NoiseSource(random_state)
     charge_private_model(ledger, certificate, owner)
     with without_model_warnings():
-        numbers = [_clipped_row_scores(rows, str(metric), *ends) for rows, ends in zip(evaluated, ranges, strict=True)]
+        numbers = [clipped_row_scores(rows, str(metric), *ends) for rows, ends in zip(evaluated, ranges, strict=True)]
         unit = ((numbers[0] - numbers[1]) / bound + 1) / 2
         both = replace(ours, target=np.where(theirs.valid, ours.target, np.nan))
         answers = PrivateAnswers({"score": certificate.term}, noise)
-        exact = _sum_evaluated_scores(both, _steps_of_scores(unit))
+        exact = sum_evaluated_scores(both, steps_of_scores(unit))
         released = answers.release(answers.claim("score"), exact)
     limits = -bound, bound
     return describe_evaluation(released, certificate, f"difference of {metric}", limits, ours.count, level)
@@ -370,8 +372,10 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
         raise ValueError(
             f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
-    if (metric in _OF_SURVIVAL) != hasattr(model, "predict_survival"):
-        raise ValueError(f"The metrics {_OF_SURVIVAL}, and no others, are for models of survival. Got {name} instead.")
+    if (metric in SURVIVAL_METRICS) != hasattr(model, "predict_survival"):
+        raise ValueError(
+            f"The metrics {SURVIVAL_METRICS}, and no others, are for models of survival. Got {name} instead."
+        )
     of_labels = metric in _OF_CLASSIFIERS
     needed = _NEEDS.get(str(metric), "predict")
     if of_labels is not is_classifier(model) or not hasattr(model, needed):
@@ -392,7 +396,7 @@ def _evaluation_range(
     if metric in ("accuracy", "coverage", "auc", "calibration", "concordance"):
         return 0.0, 1.0
     if metric == "brier":
-        return 0.0, float((model._censoring_weights() * _period_lengths(model)).sum())
+        return 0.0, float((model._censoring_weights() * period_lengths(model)).sum())
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
     declared = getattr(schema or getattr(model, "schema_", None), "target_bounds", None)
@@ -467,7 +471,7 @@ def _say_expected_interval(
         print(f"{words}.", file=sys.stderr)
     if width > _WIDE * whole and not paid:
         remedy = "Give more rows or budget."
-        if metric in _OF_RESIDUALS:
+        if metric in RESIDUAL_METRICS:
             remedy = "Give more rows or budget, a smaller residual_bound, or residual_bound='private'."
         warnings.warn(f"{words}: it will tell little. {remedy}", PrivacyCostWarning, stacklevel=3)
 
@@ -479,213 +483,17 @@ def _range_step(metric: str) -> float:
 
 def _release_evaluation_range(rows: EvaluatedRows, metric: str, high: float, answers: PrivateAnswers) -> float:
     """Return the smallest of eight ranges beyond which a noisy share of rows is small, in three questions."""
-    values = np.nan_to_num(_ROW_METRICS[metric](rows), nan=math.inf)
+    values = np.nan_to_num(ROW_METRICS[metric](rows), nan=math.inf)
     enough, too_far = 0, 2**_RANGE_QUESTIONS
     for _ in range(_RANGE_QUESTIONS):
         middle = (enough + too_far) // 2
         beyond = values > high / _range_step(metric) ** middle
         claim = answers.claim("score")
-        found = answers.release(claim, _sum_evaluated_scores(rows, np.where(beyond, _GRID / 2, -_GRID / 2)))
+        found = answers.release(claim, sum_evaluated_scores(rows, np.where(beyond, ROW_STEPS / 2, -ROW_STEPS / 2)))
         number = max(float(found[1]) / ROW_WEIGHT, 1.0)
         share = 0.5 + float(found[0]) / number + answers.terms["score"].coordinate_std / number
         enough, too_far = (middle, too_far) if share < _BEYOND else (enough, middle)
     return high / _range_step(metric) ** enough
-
-
-@dataclass(frozen=True)
-class EvaluatedRows:
-    """Private rows, marked, and a model's answers to them."""
-
-    model: Fitted
-    features: Array
-    target: Array  # numbers, or positions of labels; NaN where a row is invalid
-    people: RowWeights | None = None
-    column: int | None = None  # of predictions at several levels
-
-    @property
-    def valid(self) -> NDArray[np.bool_]:
-        """Whether a row counts: it has no missing value, and a label that the model knows."""
-        return ~np.isnan(self.target)
-
-    @property
-    def count(self) -> int:
-        """Number of records: people, or rows."""
-        return len(self.target) if self.people is None else self.people.records
-
-    def answers(self, method: str) -> Array:
-        """Return the model's answers; those of invalid rows do not count."""
-        usable = np.asarray(np.isfinite(self.features).all(axis=1))
-        # A model needs at least one row: zeros stand for none, and for invalid ones.
-        asked = np.zeros((max(1, len(usable)), self.features.shape[1]))
-        asked[: len(usable)] = np.where(usable[:, None], self.features, 0)
-        return np.asarray(getattr(self.model, method)(asked))[: len(usable)]
-
-    def residuals(self) -> Array:
-        """Return targets minus predictions, NaN for invalid rows."""
-        found = self.answers("predict")
-        return np.asarray(self.target - (found if self.column is None else found[:, self.column]))
-
-
-# Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as the worst.
-def _accuracy_by_row(rows: EvaluatedRows) -> Array:
-    classes = cast(Classifier, rows.model).classes_
-    positions = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
-    return np.where(positions == rows.target, 1.0, 0.0)
-
-
-def _log_loss(rows: EvaluatedRows) -> Array:
-    probabilities = rows.answers("predict_proba")
-    position = np.nan_to_num(rows.target, nan=0.0).astype(int)
-    return np.asarray(-np.log(probabilities[np.arange(len(position)), position]))
-
-
-def _pinball(rows: EvaluatedRows) -> Array:
-    level, residual = scored_level(rows.model, rows.column), rows.residuals()
-    return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
-
-
-def _cost(rows: EvaluatedRows) -> Array:
-    residual, model = rows.residuals(), cast(Any, rows.model)
-    return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
-
-
-def _period_lengths(model: Any) -> Array:
-    """Return the lengths of periods over that of all."""
-    ends = np.array(model._public_horizons())
-    return np.diff(ends / ends[-1], prepend=0.0)
-
-
-def _brier(rows: EvaluatedRows) -> Array:
-    """Return weighted squared errors of the probability to survive, averaged over time; 0 where nothing is known."""
-    survival, weights = rows.answers("predict_survival"), cast(Any, rows.model)._censoring_weights()
-    last = np.nan_to_num(rows.target).astype(int)[:, None]
-    period = np.arange(weights.size)
-    ended, alive = (last % 2 == 1) & (last < 2 * period + 2), last >= 2 * period + 2
-    known = np.where(ended, weights[np.minimum(last // 2, weights.size - 1)], np.where(alive, weights, 0.0))
-    return np.asarray((known * (alive - survival) ** 2 * _period_lengths(rows.model)).sum(axis=1))
-
-
-def _deviance(rows: EvaluatedRows) -> Array:
-    mean, y = rows.answers("predict"), np.where(rows.target >= 0, rows.target, np.nan)
-    return tweedie_deviance(y, mean, rows.model._variance_power())  # type: ignore[attr-defined]
-
-
-def _coverage_by_row(rows: EvaluatedRows) -> Array:
-    if hasattr(rows.model, "predict_interval"):
-        low, high = rows.answers("predict_interval").T
-        return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
-    return np.where(rows.residuals() <= 0, 1.0, 0.0)
-
-
-_ROW_METRICS: dict[str, Callable[[EvaluatedRows], Array]] = {
-    "accuracy": _accuracy_by_row,
-    "log_loss": _log_loss,
-    "pinball": _pinball,
-    "cost": _cost,
-    "absolute": lambda rows: np.abs(rows.residuals()),
-    "squared": lambda rows: rows.residuals() ** 2,
-    "coverage": _coverage_by_row,
-    "brier": _brier,
-    "deviance": _deviance,
-}
-_HIGHER_IS_BETTER = {"accuracy", "coverage"}
-_OF_RESIDUALS = ("pinball", "cost", "absolute", "squared", "deviance")
-_OF_SURVIVAL = ("concordance", "brier")
-METRICS = (*_ROW_METRICS, "auc", "concordance", "calibration", "residuals")
-
-
-def scored_level(model: Any, column: int | None) -> float:
-    """Return the level of the prediction that is scored."""
-    found = model.certificate_.parameters.get("quantile", 0.5)
-    return float(found if column is None else found[column])
-
-
-def evaluation_statistic(metric: str, bins: int) -> tuple[str, int]:
-    """Return the name of the statistic that gets noise, and its dimension."""
-    if metric in ("auc", "concordance"):
-        return metric, 3 if metric == "auc" else 2
-    if metric in ("calibration", "residuals"):
-        return "histogram", bins * (2 if metric == "calibration" else 1)
-    return "mean", 2
-
-
-def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, bins: int) -> Array:
-    """Return the statistic without noise: private."""
-    if metric == "auc":
-        return _evaluate_auc_pairs(rows)
-    if metric == "concordance":
-        # A row that cannot be ranked is ranked last.
-        return concordance_statistic(np.nan_to_num(rows.answers("predict"), nan=-np.inf), rows.target)
-    if metric == "residuals":
-        return _bin_evaluated_scores(rows, rows.residuals(), low, high, bins)
-    if metric == "calibration":
-        predicted = rows.answers("predict_proba")[:, 1]
-        of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
-        return np.concatenate([_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
-    unit = (_clipped_row_scores(rows, metric, low, high) - low) / (high - low)
-    return _sum_evaluated_scores(rows, _steps_of_scores(unit))
-
-
-def _steps_of_scores(unit: Array) -> Array:
-    """Return numbers in [0, 1] as whole steps from the middle: never NaN, which would be the largest of all numbers."""
-    return np.rint(np.clip(np.nan_to_num(unit), 0.0, 1.0) * _GRID) - _GRID / 2
-
-
-def _clipped_row_scores(rows: EvaluatedRows, metric: str, low: float, high: float) -> Array:
-    """Return a number of each row within the range; the worst where it is none."""
-    worst = low if metric in _HIGHER_IS_BETTER else high
-    values = np.nan_to_num(_ROW_METRICS[metric](rows), nan=worst, posinf=high, neginf=low)
-    return np.clip(values, low, high)
-
-
-def _sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:
-    """Return the sum over valid rows of whole steps, from minus to plus a half, and their number times its weight.
-
-    A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded towards 0 and its share
-    of valid rows up, so that the first is at most half of the second.
-    """
-    valid, people = rows.valid, rows.people
-    steps = np.where(valid, steps, 0.0)
-    if people is None:
-        number, total = int(valid.sum()) * _PARTS, int(steps.astype(np.int64).sum())
-    else:
-        sums, there, every = (
-            np.bincount(_people_of(people), each, minlength=people.records + 1)[:-1]
-            for each in (steps, valid, np.ones(len(steps)))
-        )
-        every = np.maximum(every, 1.0)
-        number = int(np.ceil(there * _PARTS / every).astype(np.int64).sum())
-        total = int(np.trunc(sums / every).astype(np.int64).sum())
-    return np.array([total / _GRID, ROW_WEIGHT * (number / _PARTS)])
-
-
-def _people_of(people: RowWeights) -> NDArray[np.int64]:
-    """Return the index of each row's person."""
-    assert people.tags is not None  # they were read from identifiers
-    return person_indices(people.tags)
-
-
-def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: float, bins: int) -> Array:
-    """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in none."""
-    scaled = (values - low) / (high - low) * bins
-    weights = np.ones(len(scaled))
-    if rows.people is not None:
-        weights = np.floor(rows.people.values * _GRID) / _GRID
-    weights = np.where(np.isnan(scaled), 0.0, weights)
-    bin_indices = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)
-    return np.asarray(np.bincount(bin_indices, weights, minlength=bins), dtype=np.float64)
-
-
-def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
-    """Evaluate the statistic of :mod:`dpconvex.core.auc_pairs`."""
-    margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
-    # A row that cannot be ranked is wrong in all its pairs.
-    lost = np.where(labels == 1, -np.inf, np.inf)
-    ranked = np.where(np.isnan(margins), lost, margins)
-    if rows.people is None:
-        return pair_statistic(ranked, labels)
-    people = rows.people
-    return pair_statistic_of_people(ranked, labels, people.values, _people_of(people), people.records)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ ORDER = (
     ("reports",),
     ("estimators",),
     ("preprocessing", "pipelines", "datasets"),
+    ("evaluated_rows",),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),
