@@ -94,7 +94,9 @@ def curves(
             gid=str(name[0]) if mine or reference or len(others) == 1 else label,
         )
         if np.isfinite(half).any():
-            axes.fill_between(place, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
+            # A band that would reach 0 fills a logarithmic panel: there the error is one of the logarithm.
+            low = np.where((mean > 0) & (half >= mean), mean * np.exp(-half / np.maximum(mean, 1e-300)), mean - half)
+            axes.fill_between(place, low, mean + half, color=color, alpha=0.15, linewidth=0)
 
 
 def readable_axis(ax: Any, ticks: Sequence[float], label: str) -> None:
