@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,14 +50,17 @@ def _means(fits: Sequence[Row], task: str, metric: str) -> list[Row]:
     return best_settings(select(fits, task=task), metric, TASKS[task.partition(" ")[0]][metric])
 
 
-def cost_table(results: dict[str, list[Row]]) -> list[str]:
-    """Return what our plain default reaches on every problem and budget, beside the fit without privacy."""
-    fits, lines = results["fits"], []
+def cost_table(results: dict[str, list[Row]], short: bool = False) -> list[str]:
+    """Return what our plain default reaches on every problem and budget, beside the fit without privacy.
+
+    In short, without problems of one column and with one metric each.
+    """
+    fits, lines = [row for row in results["fits"] if row["columns"] > 1 or not short], []
     budgets = sorted({row["epsilon"] for row in fits if row["epsilon"] is not None})
     for data, task in dict.fromkeys((row["data"], row["task"]) for row in fits):
         here = select(fits, data=data, task=task)
         kind = task.partition(" ")[0]
-        for metric in ("accuracy", "log_loss") if kind == "logistic" else (_SHOWN[kind],):
+        for metric in ("accuracy", "log_loss")[: 1 if short else 2] if kind == "logistic" else (_SHOWN[kind],):
             means = _means(here, task, metric)
             ours = {row["epsilon"]: row[metric] for row in select(means, method=_OURS, relation=_RELATION)}
             plain = [row[metric] for row in means if not row["relation"]]
@@ -137,6 +141,7 @@ def speed_table(results: dict[str, list[Row]]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "cost": cost_table,
+    "cost in short": partial(cost_table, short=True),
     "peers": peers_table,
     "best peers": best_peers_table,
     "speed": speed_table,

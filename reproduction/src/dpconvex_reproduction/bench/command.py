@@ -107,7 +107,9 @@ def bench(
     if not found:
         raise InputError(f"Every fit failed, the first with: {failures[0].partition(': ')[2] if failures else ''}")
     write_parquet(found, out / "results.parquet")
-    page = write_page(found, out, [_in_short(words) for words in failures])
+    fitted = {row["method"] for row in found}
+    left_out = [f"{name}: not asked for in this run" for name in find_methods(added) if method and name not in fitted]
+    page = write_page(found, out, [_in_short(words) for words in failures], left_out)
     verdicts = [contest.verdict for contest in contests(found)]
     counts = {name: verdicts.count(name) for name in ("loss", "tie", "win", "one seed")}
     if json_:

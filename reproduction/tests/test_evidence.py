@@ -1,0 +1,83 @@
+"""Tables of README and docs/evidence are those that the command writes from stored results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpconvex.cli import main
+from dpconvex_reproduction import evidence
+from dpconvex_reproduction.bench.run import write_parquet
+
+ROOT = Path(__file__).parents[2]
+FACTS = {"data": "adult", "task": "logistic", "relation": "add_or_remove_one", "settings": 1, "setting": ""}
+FACTS |= {"train_rows": 4000, "columns": 9, "delta": 1e-6, "guarantee": "stated", "seconds": 0.1}
+
+
+def fits(method, ours, epsilon, *losses, **changed):
+    return [
+        {**FACTS, "method": method, "ours": ours, "epsilon": epsilon, "seed": seed, "log_loss": loss, "accuracy": 0.8}
+        | changed
+        for seed, loss in enumerate(losses)
+    ]
+
+
+RESULTS = {
+    "fits": [
+        *fits("dpconvex", True, 0.5, 0.40, 0.42),
+        *fits("dpconvex", True, 4.0, 0.30, 0.31),
+        *fits("peer", False, 0.5, 0.30, 0.31),
+        *fits("peer", False, 4.0, 0.50, 0.51),
+        *fits("other", False, 4.0, 0.45, 0.46),
+        *fits("exact", False, None, 0.25, relation=""),
+    ],
+    "speed": [
+        {"name": "a fit", "value": 0.4, "bar": 0.5, "at_most": True, "passed": True, "detail": "0.2 / 0.5"},
+        {"name": "memory", "value": 1.4, "bar": 1.3, "at_most": True, "passed": False, "detail": ""},
+    ],
+}
+
+
+def test_tables_say_what_fits_are_worth():
+    cost = "\n".join(evidence.cost_table(RESULTS))
+    assert "| adult | 4,000 | 9 | logistic, log loss | 0.410 | 0.305 | 0.250 |" in cost
+    best = evidence.best_peers_table(RESULTS)
+    assert [line.split("|")[1].strip() for line in best[2:]] == ["loss", "win"]  # losses first
+    assert "| 0.305 | 0.455 | other |" in best[3]  # the better of two
+    assert evidence.peers_table(RESULTS)[2:] == [
+        "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |", "| all | 1 | 0 | 2 |  |",
+    ]  # fmt: skip
+    speed = evidence.speed_table(RESULTS)
+    assert "missed" not in speed[2]
+    assert "missed" in speed[3]
+
+
+def test_the_command_writes_them_and_only_them(tmp_path, capsys):
+    for name in (*evidence.PAGES, evidence.BENCH):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before\n<!-- evidence: peers -->\n| 7 |\n<!-- end of evidence -->\nafter\n")
+    write_parquet(RESULTS["fits"], tmp_path / evidence.BENCH)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "evidence", "--root", str(tmp_path)])
+    assert ended.value.code == 0, capsys.readouterr().err
+    page = (tmp_path / "README.md").read_text()
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert "| all | 1 | 0 | 2 |" in page
+    assert "| 7 |" not in page
+    (tmp_path / "README.md").write_text("<!-- evidence: weather -->\n<!-- end of evidence -->")
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "evidence", "--root", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "no table 'weather'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", evidence.PAGES)
+def test_pages_have_the_numbers_of_the_stored_runs(name):
+    results = evidence.load_results(ROOT)
+    assert results["fits"]
+    assert results["speed"]
+    page = (ROOT / name).read_text(encoding="utf-8")
+    assert "<!-- evidence: " in page
+    assert evidence.filled(page, results) == page, "run `dpconvex reproduce evidence`"
