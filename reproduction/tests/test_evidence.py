@@ -48,6 +48,11 @@ def test_tables_say_what_fits_are_worth():
     assert evidence.peers_table(RESULTS)[2:] == [
         "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |", "| all | 1 | 0 | 2 |  |",
     ]  # fmt: skip
+    at_one = {**RESULTS, "fits": [{**fit, "epsilon": fit["epsilon"] and 1.0} for fit in RESULTS["fits"]]}
+    words = " ".join(evidence.in_short(at_one))
+    assert "of 1 real problems are between 43.0 % above and 43.0 % above" in words  # 0.3575 of four fits over 0.25
+    assert "best of 2 private methods" in words
+    assert "0 lost, 1 level, 0 won" in words
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
     assert "missed" in speed[3]
