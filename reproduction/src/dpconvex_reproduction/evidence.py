@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -149,11 +150,13 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
         f"{abs(number):.1f} % {'below' if number < 0 else 'above'}"
         for number in (min(ratios), statistics.median(ratios), max(ratios))
     )
-    return [
-        f"Untuned, at ε = 1, losses on the test rows of {len(ratios)} real problems are between {low} and {high} those of",
-        f"fits without privacy, {middle} in the median. Against the best of {peers} private methods, chosen with hindsight",
-        f"for every problem and budget: {words.count('loss')} lost, {words.count('tie')} level, {words.count('win')} won.",
-    ]
+    return textwrap.wrap(
+        f"Untuned, at ε = 1, losses on the test rows of {len(ratios)} real problems are between {low} and {high} those "
+        f"of fits without privacy, {middle} in the median. Against the best of {peers} private methods, chosen with "
+        f"hindsight for every problem and budget: {words.count('loss')} lost, {words.count('tie')} level, "
+        f"{words.count('win')} won.",
+        120,
+    )
 
 
 def speed_table(results: dict[str, list[Row]]) -> list[str]:
