@@ -31,6 +31,8 @@ RESULTS = {
         *fits("peer", False, 4.0, 0.50, 0.51),
         *fits("other", False, 4.0, 0.45, 0.46),
         *fits("exact", False, None, 0.25, relation=""),
+        *fits("dpconvex", True, 4.0, 0.30, 0.31, relation="replace_one"),
+        *fits("alone", False, 4.0, 0.90, 0.91, relation="replace_one"),
     ],
     "speed": [
         {"name": "a fit", "value": 0.4, "bar": 0.5, "at_most": True, "passed": True, "detail": "0.2 / 0.5"},
@@ -43,10 +45,11 @@ def test_tables_say_what_fits_are_worth():
     cost = "\n".join(evidence.cost_table(RESULTS))
     assert "| adult | 4,000 | 9 | logistic, log loss | 0.410 | 0.305 | 0.250 |" in cost
     best = evidence.best_peers_table(RESULTS)
-    assert [line.split("|")[1].strip() for line in best[2:]] == ["loss", "win"]  # losses first
+    assert [line.split("|")[1].strip() for line in best[2:]] == ["loss", "win"]  # losses first, and no contest of one
     assert "| 0.305 | 0.455 | other |" in best[3]  # the better of two
     assert evidence.peers_table(RESULTS)[2:] == [
-        "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |", "| all | 1 | 0 | 2 |  |",
+        "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |",
+        "| alone | 0 | 0 | 1 | logistic |", "| all | 1 | 0 | 3 |  |",
     ]  # fmt: skip
     at_one = {**RESULTS, "fits": [{**fit, "epsilon": fit["epsilon"] and 1.0} for fit in RESULTS["fits"]]}
     words = " ".join(evidence.in_short(at_one))
@@ -69,7 +72,7 @@ def test_the_command_writes_them_and_only_them(tmp_path, capsys):
     page = (tmp_path / "README.md").read_text()
     assert page.startswith("before\n")
     assert page.endswith("after\n")
-    assert "| all | 1 | 0 | 2 |" in page
+    assert "| all | 1 | 0 | 3 |" in page
     assert "| 7 |" not in page
     (tmp_path / "README.md").write_text("<!-- evidence: weather -->\n<!-- end of evidence -->")
     with pytest.raises(SystemExit) as ended:

@@ -101,10 +101,15 @@ def peers_table(results: dict[str, list[Row]]) -> list[str]:
 
 
 def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
-    """Return the contest with the best peer of every problem, relation and budget."""
+    """Return the contest with the best peer of every problem and budget.
+
+    Only under the relation of nearly all peers: under the other one diffprivlib would win or lose alone.
+    """
     best: dict[tuple[Any, ...], Contest] = {}
     for contest in _main_contests(results):
         key = contest.setting
+        if key[2] != _RELATION:
+            continue
         if key not in best or contest.ahead < best[key].ahead:
             best[key] = contest
     return list(best.values())
@@ -124,7 +129,6 @@ def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
             "best peer": _figures(contest.theirs),
             "which": contest.peer,
             "ahead by": f"{contest.ahead:.2g} ± {contest.error:.1g}",
-            "neighbours": contest.setting[2],
         }
         for contest in held
     ]
@@ -145,7 +149,7 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     if not ratios:
         return ["(no rows)"]
     words = [contest.verdict for contest in _best_peers(results)]
-    peers = len({contest.peer for contest in _main_contests(results)})
+    peers = len({contest.peer for contest in _main_contests(results) if contest.setting[2] == _RELATION})
     low, middle, high = (
         f"{abs(number):.1f} % {'below' if number < 0 else 'above'}"
         for number in (min(ratios), statistics.median(ratios), max(ratios))
