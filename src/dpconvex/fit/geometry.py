@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import expit, logit, ndtri
 
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryStatistic, largest_query_cancellation
@@ -38,8 +38,10 @@ class RowGeometry(Coordinates):
     moment_noise_std : array of shape (dimension,)
         Standard deviation of the noise that is left in the moments.
     most_variance, unseen_value : array of shape (columns,)
-        Variance that histograms leave to each column, before coordinates: less than infinite where they see 0 alone;
-        and the size of other values there.
+        For intervals: variance that histograms leave to each column, before coordinates, infinite unless they show 0
+        alone; and the size of other values there.
+    prior_moments : array of shape (columns,)
+        Second moment that a weak prior gives to columns of which histograms show 0 alone; 0 for others.
     """
 
     median_row_norm: float = 1.0
@@ -47,6 +49,7 @@ class RowGeometry(Coordinates):
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
     most_variance: Array = field(default_factory=lambda: np.full(1, np.inf))
     unseen_value: Array = field(default_factory=lambda: np.zeros(1))
+    prior_moments: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
     def constant(self) -> float:
@@ -59,6 +62,17 @@ class RowGeometry(Coordinates):
         if self.matrix.ndim == 1:
             return np.diag(self.matrix**2)
         return np.asarray(self.matrix @ self.matrix.T)
+
+    @property
+    def prior_precision(self) -> Array | None:
+        """Second derivative of the weak prior of columns that noise hides, over the curvature; None without.
+
+        Nothing else tells the coefficient of a column that no record has.
+        """
+        if self.matrix.ndim == 1 or not self.prior_moments.any():
+            return None
+        columns = self.matrix[:, self.lead :]
+        return np.asarray((columns * self.prior_moments) @ columns.T)
 
 
 def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
@@ -74,7 +88,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
     # With intervals, rows of rare flags are not much longer than others: matrices would shorten them.
     longest = constants.RARE_STRETCH * math.sqrt(dimension) if config.inference else math.inf
-    units, centres, spreads, rare, most_variance = _column_geometry_units(
+    units, centres, spreads, rare, outermost, most_variance, unseen_value = _column_geometry_units(
         counts, terms["columns"].scale, mass, config.max_octaves, longest
     )
     # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
@@ -123,7 +137,11 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         frame = replace(frame, norm_slack=longer)
     expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
     median = _geometry_norm_quantile(rows, frame, 0.5, expected, mass)
-    return replace(frame, median_row_norm=median, most_variance=most_variance, unseen_value=units)
+    share = 0.0 if config.inference else constants.UNSEEN_PRIOR_STDS * terms["columns"].scale / mass
+    return replace(
+        frame, median_row_norm=median, most_variance=most_variance, unseen_value=unseen_value,
+        prior_moments=share * outermost**2,
+    )  # fmt: skip
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -133,38 +151,55 @@ def column_octaves(max_octaves: int) -> int:
 
 def _column_geometry_units(
     counts: Array, std: float, mass: float, max_octaves: int, longest: float = math.inf
-) -> tuple[Array, Array, Array, NDArray[np.bool_], Array]:
-    """Return unit and centre of every column, its standard deviation in this unit, if it is rare, its most variance.
+) -> tuple[Array, Array, Array, NDArray[np.bool_], Array, Array, Array]:
+    """Return unit and centre of every column, its standard deviation in this unit, if it is rare, and three more.
+
+    They are 0, infinity and 0 where a histogram shows values other than 0. Elsewhere they are the largest size that
+    such values may have, and, for intervals, the most variance and the size that are likely.
 
     Values of a rare column would be longer than ``longest`` in units of its standard deviation: its unit is larger.
 
     An octave counts if noise does not explain it, alone or with its neighbours. Records that noise may hide are taken
-    to lie in the outermost octave that is seen, so units shrink as budgets grow. Columns that noise hides altogether
-    get the unit of the pooled histogram of all columns.
+    to lie in the outermost octave that is seen, so units shrink as budgets grow. Of a column that noise hides
+    altogether they may lie at its bound: a smaller unit would stretch a rare flag until its records count for nothing,
+    and its coefficient would be noise. Without bounds they are taken to lie as far out as those of any column. Columns
+    whose counts are far likelier under the pooled histogram of all columns get its unit: their numbers are many, and
+    spread over several octaves.
     """
     half = counts.shape[1] // 2
     sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
     octave_centres = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(constants.FALSE_POSITIVE_RATE / counts.size))
-    mean, variance, hidden, seen, farthest, unheld = _geometry_moments(counts, octave_centres, threshold, std, mass)
+    mean, variance, share, top, farthest, unheld = _geometry_moments(counts, octave_centres, threshold, std, mass)
+    seen = top > 0
+    outermost = np.where(seen, 0.0, float(top.max()) if max_octaves and seen.any() else 2.0**max_octaves)
+    hidden = share * np.where(seen, top, outermost) ** 2
+    likely = np.sqrt(variance + hidden)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, unseen, shown, *_ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
-        mean[~seen] = 0.0
-        variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**max_octaves)
+        _, shared, missed, reach, *_ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
+        if reach[0] > 0:
+            alike, unseen = ~seen, missed[0] * reach[0] ** 2
+            likely[~seen] = math.sqrt(shared[0] + unseen)
+            alike[alike] = _is_spread(counts[~seen], np.maximum(pooled[0], 0.0), std, mass)
+            variance[alike], hidden[alike], outermost[alike] = shared[0], unseen, reach[0]
     total = variance + hidden
     # Where 0 is all that is seen, other values are as many as are missing, or a part of what noise hides.
-    most = np.where(seen, np.inf, total * np.maximum(unheld, constants.UNSEEN_STDS * std / mass))
+    most = np.where(seen, np.inf, likely**2 * np.maximum(unheld, constants.UNSEEN_STDS * std / mass))
     rare = seen & (farthest**2 > longest**2 * total)
     total = np.where(rare, farthest**2 / longest**2, total)
-    return np.sqrt(total), mean, np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total), rare, most
+    spreads = np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total)
+    return np.sqrt(total), mean, spreads, rare, outermost, most, likely
 
 
 def _geometry_moments(
     counts: Array, octave_centres: Array, threshold: float, std: float, mass: float
-) -> tuple[Array, Array, Array, NDArray[np.bool_], Array, Array]:
-    """Return mean and variance of columns, what noise may hide, if more than 0 is seen, how far, what is left."""
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Return mean and variance of columns, the share that noise may hide, how far values are seen, and two more.
+
+    They are the distance at which most of the variance is, and the share of records that is missing.
+    """
     half = counts.shape[1] // 2
     significant = counts > threshold * std
     sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # absolute values
@@ -179,7 +214,6 @@ def _geometry_moments(
             significant[column, near : near + wide] = True
             significant[column, 2 * half - near - wide + 1 : 2 * half - near + 1] = True
     held = np.where(significant, np.maximum(counts, 0.0), 0.0)
-    seen = (held * (octave_centres != 0)).sum(axis=1) > 0
     total = np.maximum(held.sum(axis=1), 1e-300)
     mean = held @ octave_centres / total
     # Numbers lie anywhere in their octave, whose variance is a 27th of the square of its middle.
@@ -189,7 +223,29 @@ def _geometry_moments(
     farthest = np.sqrt((held * squares**2).sum(axis=1) / np.maximum((held * squares).sum(axis=1), 1e-300)) / 0.75
     unheld = np.clip(1 - total / mass, 0.0, 1.0)
     hidden = unheld + threshold * std / mass + constants.UNSEEN_SHARE
-    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen, farthest, unheld
+    return mean, variance, np.minimum(hidden, 1.0), top, farthest, unheld
+
+
+def _is_spread(counts: Array, law: Array, std: float, mass: float) -> NDArray[np.bool_]:
+    """Return which columns have values other than 0 that far more likely follow a law than have all one octave.
+
+    Under either, an unknown share of the records has other values than 0. How many columns follow the law is learnt
+    from all of them.
+    """
+    centre = counts.shape[1] // 2
+    law = np.where(np.arange(law.size) == centre, 0.0, law)
+    laws = np.vstack([law / law.sum(), np.delete(np.eye(law.size), centre, axis=0)])
+    laws[:, centre] -= 1
+    found = counts / mass
+    found[:, centre] -= 1
+    along = np.clip(found @ laws.T / np.square(laws).sum(axis=1), 0.0, 1.0)
+    misfit = along**2 * np.square(laws).sum(axis=1) - 2 * along * (found @ laws.T)
+    likely = -misfit * (mass / std) ** 2 / 2  # log likelihood, up to what both have in common
+    alone = np.logaddexp.reduce(likely[:, 1:], axis=1) - math.log(len(laws) - 1)  # any octave is as likely as others
+    odds, chance = likely[:, 0] - alone, 0.5
+    for _ in range(20):
+        chance = (float(expit(odds + logit(chance)).sum()) + 0.5) / (len(odds) + 1)
+    return np.asarray(odds + logit(chance) > constants.SPREAD_LOG_ODDS)
 
 
 def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float) -> float:

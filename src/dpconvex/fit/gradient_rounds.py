@@ -49,6 +49,13 @@ def second_difference_penalty(curves: Sequence[tuple[int, int, float]], lead: in
     return penalty
 
 
+def _penalised(mean: Array, curvature: Array, penalty: Array | None) -> Array:
+    """Return the minimiser of a round's quadratic function around a mean, plus the penalty."""
+    if penalty is None:
+        return mean
+    return np.asarray(np.linalg.solve(curvature + penalty, curvature @ mean))
+
+
 class GradientRounds:
     """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
 
@@ -62,6 +69,7 @@ class GradientRounds:
             matrix = frame.matrix if frame.matrix.ndim == 2 else np.diag(frame.matrix)
             curves = matrix @ second_difference_penalty(config.smooth, self.lead, self.size) @ matrix.T
             self.penalty = curves if self.penalty is None else self.penalty + curves
+        self.prior_precision = frame.prior_precision
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
         self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
 
@@ -99,7 +107,7 @@ class GradientRounds:
         points = NewtonPosterior(
             start, hessian_diagonal, log_curvature_std, self.lead, lead_variance, error, variances, prior
         )
-        phi = start if at is None else at
+        phi, penalty = start if at is None else at, self._total_penalty(loss)
         if earlier is not None:
             points.remember(*earlier, phi)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
@@ -113,8 +121,8 @@ class GradientRounds:
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
-            phi = self._limit_step(phi, self._penalise(mean, hessian), loss.scale)
-        return replace(found, mean=self._penalise(mean, hessian))
+            phi = self._limit_step(phi, _penalised(mean, hessian, penalty), loss.scale)
+        return replace(found, mean=_penalised(mean, hessian, penalty))
 
     def _release_gradient(
         self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None
@@ -144,11 +152,12 @@ class GradientRounds:
         size = records * self.size * self.mass / self.n
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
-    def _penalise(self, mean: Array, curvature: Array) -> Array:
-        """Return the minimiser of a quadratic function around a mean, plus the penalty."""
-        if self.penalty is None:
-            return mean
-        return np.asarray(np.linalg.solve(curvature + self.penalty, curvature @ mean))
+    def _total_penalty(self, loss: PosteriorLocalLoss) -> Array | None:
+        """Return the second derivative of the penalty and of the weak prior of columns that noise hides."""
+        if self.prior_precision is None:
+            return self.penalty
+        prior = loss.curvature * self.prior_precision
+        return prior if self.penalty is None else self.penalty + prior
 
     def _limit_step(self, phi: Array, wanted: Array, scale: float) -> Array:
         """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
@@ -170,18 +179,19 @@ class GradientRounds:
         variances, prior, zeros = scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
         error = constants.NONQUADRATIC_ERROR["squares"] if loss.score is not None else constants.LATE_NONQUADRATIC_ERROR
         phi, iterates, newton_points, released, stds = origin, [], [], [], []
+        penalty = self._total_penalty(loss)
         for step in range(rounds):
             if step % every == 0:
                 released.append(self._release_curvature(phi, loss))
                 hessian, hessian_noise_std = self._denoise_curvature(released, loss)
-                if self.penalty is not None:
-                    hessian = hessian + self.penalty
+                if penalty is not None:
+                    hessian = hessian + penalty
                 values, vectors = np.linalg.eigh(hessian)
                 prior_variance = np.maximum((vectors**2).T @ before.variance, 0.0)
             part = config.early_rows if step < rounds // 2 else None
             gradient, std = self._release_gradient("late gradients", phi, loss, part)
-            if self.penalty is not None:
-                gradient = gradient + self.penalty @ phi
+            if penalty is not None:
+                gradient = gradient + penalty @ phi
             stds.append(std)
             newton_points.append(phi - vectors @ (vectors.T @ gradient / values))
             iterates.append(phi)

@@ -66,7 +66,12 @@ class JointMargins:
         if "late gradients" in self.fit.terms:
             found = self._run_rounds("late gradients", QuerySlopes(loss, "square"), found.mean, np.zeros(0), found)
         self.fit.released["kept_share"] = found.kept_share
-        return self._expand(found.mean)
+        vector, precision = found.mean.copy(), self.rounds.prior_precision
+        if precision is not None:  # of columns that noise hides, contrast by contrast
+            curvature, lead = np.diag(self.frame.moments[self.lead :]), self.lead
+            slopes = vector[self.leads :].reshape(len(self.columns), -1)
+            slopes[:] = np.linalg.solve(curvature + precision[lead:, lead:], curvature @ slopes.T).T
+        return self._expand(vector)
 
     @property
     def leads(self) -> int:
