@@ -53,14 +53,22 @@ def default_fits() -> dict[str, list[float]]:
         "median": (DPQuantileRegressor, target),
         "newsvendor": (DPNewsvendor, {"underage_cost": 3.0, **target}),
     }
-    X, y = _rows(0)
+    rows, y = _rows(0)
     found = {}
+    flags = {"feature_bounds": ([0, 0, 0, -100], [1, 1, 1, 100])}  # two of them are rare, and hidden by noise
+    kinds["logistic with flags"] = DPLogisticRegression, flags
+    kinds["linear with flags"] = DPLinearRegression, {**target, **flags}
     for name, (kind, facts) in kinds.items():
+        X = rows
+        if "flags" in name:
+            X = np.column_stack([*(rows[:, 1] < share for share in (0.002, 0.03, 0.5)), rows[:, 0]]).astype(float)
         for epsilon in (0.5, 4.0):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = kind(epsilon=epsilon, delta=1e-5, feature_bounds=(0, 1), random_state=1, **facts)
-                model.fit(X, y if facts else np.where(y > 0, 1, -1))
+                model = kind(
+                    **{"epsilon": epsilon, "delta": 1e-5, "feature_bounds": (0, 1), "random_state": 1, **facts}
+                )
+                model.fit(X, y if "target_bounds" in facts else np.where(y > 0, 1, -1))
             numbers = np.append(np.ravel(model.coef_), getattr(model, "intercept_", 0.0))
             found[f"{name}, epsilon {epsilon:g}"] = [float(f"{number:.{_DIGITS}g}") for number in numbers]
     return found
