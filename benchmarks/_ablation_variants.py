@@ -63,10 +63,16 @@ def columns_only(
     return replace(frame, matrix=frame.matrix.copy(), moments=left)
 
 
-def bounds_only(counts: Array, std: float, mass: float, max_octaves: int) -> tuple[Array, Array, Array]:
+def bounds_only(counts: Array, *_: Any) -> tuple[Array, ...]:
     """Stand in for columns' histograms: columns fill their bounds evenly."""
     size = len(counts)
-    return np.ones(size), np.zeros(size), np.full(size, math.sqrt(1 / 3))
+    nothing = np.zeros(size)
+    return np.ones(size), nothing, np.full(size, math.sqrt(1 / 3)), nothing > 0, nothing, nothing + np.inf, nothing
+
+
+def all_spread(counts: Array, *_: Any) -> NDArray[np.bool_]:
+    """Stand in for the comparison of laws: columns that noise hides are all taken to be like the others."""
+    return np.full(len(counts), True)
 
 
 def usual_length(rows: Any, frame: geometry.RowGeometry, level: float, expected: float, mass: float) -> float:
@@ -176,6 +182,16 @@ STAGES = (
         "columns' histograms",
         "columns in units of their bounds, not centred",
         lambda: [(geometry, "_column_geometry_units", bounds_only), *shares(columns=NOTHING)],
+    ),
+    Variant(
+        "bounds of hidden columns",
+        "columns that noise hides get the unit of the pooled histogram, flags too",
+        lambda: [(geometry, "_is_spread", all_spread)],
+    ),
+    Variant(
+        "prior of hidden columns",
+        "nothing but noise tells the coefficient of a column without records",
+        lambda: constant(UNSEEN_PRIOR_STDS=0.0),
     ),
     Variant(
         "whitening",
