@@ -64,8 +64,8 @@ def test_a_flag_that_noise_hides_may_have_values_at_its_bound():
             assert outermost.tolist() == [0, 0, 0, 1]
             assert np.all(np.isinf(most[:3]))
             assert 0 < most[3] < 1
-            # Four standard deviations of a count may have the flag.
-            assert units[3] > math.sqrt(4 * 150 / 5000)
+            # Three standard deviations of a count may have the flag.
+            assert units[3] > math.sqrt(3 * 150 / 5000)
             assert units[:3].max() < 10 * size
 
 

@@ -160,11 +160,11 @@ def _column_geometry_units(
     Values of a rare column would be longer than ``longest`` in units of its standard deviation: its unit is larger.
 
     An octave counts if noise does not explain it, alone or with its neighbours. Records that noise may hide are taken
-    to lie in the outermost octave that is seen, so units shrink as budgets grow. Of a column that noise hides
-    altogether they may lie at its bound: a smaller unit would stretch a rare flag until its records count for nothing,
-    and its coefficient would be noise. Without bounds they are taken to lie as far out as those of any column. Columns
-    whose counts are far likelier under the pooled histogram of all columns get its unit: their numbers are many, and
-    spread over several octaves.
+    to lie in the outermost octave that is seen, so units shrink as budgets grow. A column that noise hides altogether
+    gets the largest second moment that its counts allow, up to its bound: with a smaller unit a rare flag is stretched
+    until its records count for nothing, and its coefficient is noise. Without bounds, values are taken to lie no
+    further out than those of any column. Columns whose counts are far likelier under the pooled histogram of all
+    columns get its unit: their numbers are many, and spread over several octaves.
     """
     half = counts.shape[1] // 2
     sizes = 0.75 * 2.0 ** (max_octaves - half + np.arange(1, half + 1))
@@ -173,12 +173,21 @@ def _column_geometry_units(
     mean, variance, share, top, farthest, unheld = _geometry_moments(counts, octave_centres, threshold, std, mass)
     seen = top > 0
     outermost = np.where(seen, 0.0, float(top.max()) if max_octaves and seen.any() else 2.0**max_octaves)
-    hidden = share * np.where(seen, top, outermost) ** 2
-    likely = np.sqrt(variance + hidden)
+    hidden = share * top**2
+    likely = outermost * np.sqrt(share)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
         _, shared, missed, reach, *_ = _geometry_moments(pooled, octave_centres, threshold, noise, many * mass)
+        # The noisy second moment, with values at the ends of their octaves and all that noise may hide: that of the
+        # column or, if it is less, of the mean column.
+        reached = float(outermost.max())
+        squares = np.where(np.abs(octave_centres) < reached, (octave_centres / 0.75) ** 2, 0.0)
+        allowed = threshold * math.sqrt(float(np.square(squares).sum()))
+        own = np.maximum(counts @ squares, 0.0) + allowed * std
+        mean_column = (max(float(pooled[0] @ squares), 0.0) + allowed * noise) / many
+        moment = np.minimum(np.minimum(own, mean_column) / mass + constants.UNSEEN_SHARE * reached**2, reached**2)
+        hidden = np.where(seen, hidden, moment)
         if reach[0] > 0:
             alike, unseen = ~seen, missed[0] * reach[0] ** 2
             likely[~seen] = math.sqrt(shared[0] + unseen)
