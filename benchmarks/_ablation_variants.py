@@ -63,11 +63,12 @@ def columns_only(
     return replace(frame, matrix=frame.matrix.copy(), moments=left)
 
 
-def bounds_only(counts: Array, *_: Any) -> tuple[Array, ...]:
+def bounds_only(counts: Array, *_: Any) -> geometry.ColumnUnits:
     """Stand in for columns' histograms: columns fill their bounds evenly."""
     size = len(counts)
     nothing = np.zeros(size)
-    return np.ones(size), nothing, np.full(size, math.sqrt(1 / 3)), nothing > 0, nothing, nothing + np.inf, nothing
+    spreads = np.full(size, math.sqrt(1 / 3))
+    return geometry.ColumnUnits(np.ones(size), nothing, spreads, nothing > 0, nothing, nothing + np.inf, nothing)
 
 
 def all_spread(counts: Array, *_: Any) -> NDArray[np.bool_]:

@@ -58,12 +58,11 @@ def test_a_flag_that_noise_hides_may_have_values_at_its_bound():
         X = np.column_stack([rng.normal(0, size, (5000, 3)).clip(-1, 1), rng.random(5000) < 0.01])
         for seed in range(20):
             asked = handle(rows_of(X), geometry_terms(150.0, 4), seed)
-            units, _, _, _, outermost, most, _ = _column_geometry_units(
-                asked.column_octaves("columns", 0, column_octaves(0)), 150.0, 5000, 0
-            )
-            assert outermost.tolist() == [0, 0, 0, 1]
-            assert np.all(np.isinf(most[:3]))
-            assert 0 < most[3] < 1
+            found = _column_geometry_units(asked.column_octaves("columns", 0, column_octaves(0)), 150.0, 5000, 0)
+            units = found.units
+            assert found.outermost.tolist() == [0, 0, 0, 1]
+            assert np.all(np.isinf(found.most_variance[:3]))
+            assert 0 < found.most_variance[3] < 1
             # Three standard deviations of a count may have the flag.
             assert units[3] > math.sqrt(3 * 150 / 5000)
             assert units[:3].max() < 10 * size

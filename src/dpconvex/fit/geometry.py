@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,9 +89,8 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
     # With intervals, rows of rare flags are not much longer than others: matrices would shorten them.
     longest = constants.RARE_STRETCH * math.sqrt(dimension) if config.inference else math.inf
-    units, centres, spreads, rare, outermost, most_variance, unseen_value = _column_geometry_units(
-        counts, terms["columns"].scale, mass, config.max_octaves, longest
-    )
+    columns = _column_geometry_units(counts, terms["columns"].scale, mass, config.max_octaves, longest)
+    units, spreads = columns.units, columns.spreads
     # Stretched rows must not cost sums their digits; columns without bounds are measured in their own units.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
     limit = constants.MAX_SCALING / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
@@ -107,12 +107,12 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
             moments=moments,
             moment_noise_std=np.zeros(dimension),
         )
-    stretchable = np.where(rare, stretches[lead:], limit * widest)
+    stretchable = np.where(columns.rare, stretches[lead:], limit * widest)
     most = largest_query_cancellation(bounds)
     matrix = np.diag(stretches)
     if lead:
         shifted = matrix.copy()
-        shifted[lead:, 0] = -centres * stretches[lead:]
+        shifted[lead:, 0] = -columns.centres * stretches[lead:]
         matrix = shifted if coordinate_cancellation(shifted) <= most else matrix
     frame = RowGeometry(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
     radius = config.radius_multiple * _geometry_norm_quantile(rows, frame, constants.RADIUS_QUANTILE, expected, mass)
@@ -139,8 +139,8 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     median = _geometry_norm_quantile(rows, frame, 0.5, expected, mass)
     share = 0.0 if config.inference else constants.UNSEEN_PRIOR_STDS * terms["columns"].scale / mass
     return replace(
-        frame, median_row_norm=median, most_variance=most_variance, unseen_value=unseen_value,
-        prior_moments=share * outermost**2,
+        frame, median_row_norm=median, most_variance=columns.most_variance, unseen_value=columns.unseen_values,
+        prior_moments=share * columns.outermost**2,
     )  # fmt: skip
 
 
@@ -149,13 +149,34 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
+class ColumnUnits(NamedTuple):
+    """What histograms tell of the geometry of columns.
+
+    Attributes
+    ----------
+    units, centres, spreads : array of shape (columns,)
+        Unit and centre of every column, and its standard deviation in this unit.
+    rare : array of shape (columns,)
+        Whether values would be too long in units of the standard deviation, so that the unit is larger.
+    outermost : array of shape (columns,)
+        Largest size that values may have of which a histogram shows none but 0; 0 for other columns.
+    most_variance, unseen_values : array of shape (columns,)
+        For intervals, of the same columns: the most variance that is likely, else infinite; the size of such values.
+    """
+
+    units: Array
+    centres: Array
+    spreads: Array
+    rare: NDArray[np.bool_]
+    outermost: Array
+    most_variance: Array
+    unseen_values: Array
+
+
 def _column_geometry_units(
     counts: Array, std: float, mass: float, max_octaves: int, longest: float = math.inf
-) -> tuple[Array, Array, Array, NDArray[np.bool_], Array, Array, Array]:
-    """Return unit and centre of every column, its standard deviation in this unit, if it is rare, and three more.
-
-    They are 0, infinity and 0 where a histogram shows values other than 0. Elsewhere they are the largest size that
-    such values may have, and, for intervals, the most variance and the size that are likely.
+) -> ColumnUnits:
+    """Return units of columns by noisy counts of their signed octaves.
 
     Values of a rare column would be longer than ``longest`` in units of its standard deviation: its unit is larger.
 
@@ -199,7 +220,7 @@ def _column_geometry_units(
     rare = seen & (farthest**2 > longest**2 * total)
     total = np.where(rare, farthest**2 / longest**2, total)
     spreads = np.sqrt((variance + constants.UNSEEN_VARIANCE_SHARE * hidden) / total)
-    return np.sqrt(total), mean, spreads, rare, outermost, most, likely
+    return ColumnUnits(np.sqrt(total), mean, spreads, rare, outermost, most, likely)
 
 
 def _geometry_moments(
