@@ -64,17 +64,6 @@ class RowGeometry(Coordinates):
             return np.diag(self.matrix**2)
         return np.asarray(self.matrix @ self.matrix.T)
 
-    @property
-    def prior_precision(self) -> Array | None:
-        """Second derivative of the weak prior of columns that noise hides, over the curvature; None without.
-
-        Nothing else tells the coefficient of a column that no record has.
-        """
-        if self.matrix.ndim == 1 or not self.prior_moments.any():
-            return None
-        columns = self.matrix[:, self.lead :]
-        return np.asarray((columns * self.prior_moments) @ columns.T)
-
 
 def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
     """Return released coordinates; ``mass`` is the total weight of all records, public or released.

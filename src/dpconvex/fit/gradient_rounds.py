@@ -69,7 +69,11 @@ class GradientRounds:
             matrix = frame.matrix if frame.matrix.ndim == 2 else np.diag(frame.matrix)
             curves = matrix @ second_difference_penalty(config.smooth, self.lead, self.size) @ matrix.T
             self.penalty = curves if self.penalty is None else self.penalty + curves
-        self.prior_precision = frame.prior_precision
+        # Nothing but a prior tells the coefficient of a column that no record has.
+        self.prior_precision: Array | None = None
+        if frame.matrix.ndim == 2 and frame.prior_moments.any():
+            columns = frame.matrix[:, self.lead :]
+            self.prior_precision = (columns * frame.prior_moments) @ columns.T
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), constants.MIN_SECOND_MOMENT)
         self.information = 1.0  # of a record, relative to the largest possible: less for rare labels
 
@@ -107,7 +111,9 @@ class GradientRounds:
         points = NewtonPosterior(
             start, hessian_diagonal, log_curvature_std, self.lead, lead_variance, error, variances, prior
         )
-        phi, penalty = start if at is None else at, self._total_penalty(loss)
+        phi, penalty = start if at is None else at, self.penalty
+        if self.prior_precision is not None:
+            penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
         if earlier is not None:
             points.remember(*earlier, phi)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
@@ -152,13 +158,6 @@ class GradientRounds:
         size = records * self.size * self.mass / self.n
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
-    def _total_penalty(self, loss: PosteriorLocalLoss) -> Array | None:
-        """Return the second derivative of the penalty and of the weak prior of columns that noise hides."""
-        if self.prior_precision is None:
-            return self.penalty
-        prior = loss.curvature * self.prior_precision
-        return prior if self.penalty is None else self.penalty + prior
-
     def _limit_step(self, phi: Array, wanted: Array, scale: float) -> Array:
         """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
         step = wanted - phi
@@ -179,7 +178,9 @@ class GradientRounds:
         variances, prior, zeros = scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
         error = constants.NONQUADRATIC_ERROR["squares"] if loss.score is not None else constants.LATE_NONQUADRATIC_ERROR
         phi, iterates, newton_points, released, stds = origin, [], [], [], []
-        penalty = self._total_penalty(loss)
+        penalty = self.penalty
+        if self.prior_precision is not None:
+            penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
         for step in range(rounds):
             if step % every == 0:
                 released.append(self._release_curvature(phi, loss))
