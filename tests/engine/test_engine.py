@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -563,3 +564,60 @@ def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():
         empty = rows.chosen(np.array([], dtype=np.int64))
         (total,) = empty.sum(lambda block, y, w: (block.sum(axis=0),))
         np.testing.assert_array_equal(total, np.zeros(rows.dim))
+
+
+def test_kept_blocks_serve_rows_with_and_without_weights_of_their_own():
+    """The same rows with other weights share mapped blocks; whoever comes first, the row map's weights are right."""
+    rng = np.random.default_rng(5)
+    X, y = 3 * rng.standard_normal((300, 4)), rng.standard_normal(300)
+    row_map = RowMap(4, 2.0, influence="weight")
+    expected = MemoryRows(X, y, row_map).weights
+    assert expected.min() < 1
+    rows = MemoryRows(X, y, row_map)
+    given = rows.with_weights(np.full(300, 0.5))
+    assert given.mapped()[2].tolist() == [0.5] * 300  # maps first
+    assert np.array_equal(rows.weights, expected)
+    assert rows.mapped()[0].tobytes() == given.mapped()[0].tobytes()
+    sent = pickle.loads(pickle.dumps(given))
+    assert sent.mapped()[0].tobytes() == given.mapped()[0].tobytes()
+    assert len(pickle.dumps(given)) < 1.5 * (X.nbytes + y.nbytes + 300 * 8) + 5000  # mapped rows are not sent
+
+
+def test_kept_blocks_are_never_read_while_they_are_mapped(monkeypatch):
+    """A second thread that asks for a block waits until it is mapped; without the lock it reads what is not clipped."""
+    X = np.full((200, 3), 50.0)
+    rows = MemoryRows(X, np.zeros(200), RowMap(3, 1e3, low=(-1.0,) * 3, high=(1.0,) * 3), threads=1)
+    mapping, original = threading.Event(), memory_rows.MemoryRows._map_rows
+
+    def slow(self, span, buffer=None):
+        found = original(self, span, buffer)
+        kept = found[0].copy()
+        found[0][:] = 50.0  # as a kernel may leave it on its way
+        mapping.set()
+        time.sleep(0.2)
+        found[0][:] = kept
+        return found
+
+    monkeypatch.setattr(memory_rows.MemoryRows, "_map_rows", slow)
+    first = threading.Thread(target=rows.mapped)
+    first.start()
+    mapping.wait(10)
+    second = rows.with_weights(np.ones(200)).mapped()[0]
+    first.join()
+    assert np.abs(second).max() <= 1
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_limited_slopes_are_those_of_arrays(clip):
+    """Bit by bit what one array operation after another gives; a NaN is 0 and infinities are limited."""
+    from dpconvex.engine.block_products import limit_slopes
+
+    rng = np.random.default_rng(6)
+    slopes = np.concatenate([3 * rng.standard_normal(1000), [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-310]])
+    weights = np.abs(rng.standard_normal(slopes.size))
+    weights[:2] = 0.0, 1e-300
+    for largest in (1e-100, 0.5, 1.0, 1e100):
+        limit = largest * weights if clip else largest
+        expected = np.clip(np.nan_to_num(slopes), -limit, limit)
+        expected = expected if clip else weights * expected
+        assert limit_slopes(slopes, largest, weights, clip).tobytes() == expected.tobytes()

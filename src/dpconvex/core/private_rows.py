@@ -331,7 +331,7 @@ class PrivateRows:
         rows, size = self._rows, self._size
         if size is None:
             return rows
-        return self._cache.last(("part", id(rows), size), None, lambda: rows.part(size))
+        return self._cache.last(("part", id(rows)), size, lambda: rows.part(size))
 
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which private rows' sums keep their digits; raise for others."""

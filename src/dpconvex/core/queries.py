@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.engine.block_products import limit_slopes
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold, Tweedie
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
@@ -303,9 +304,7 @@ class QuerySlope:
         slopes = self.loss.gradient(y, z)
         if self.offset:
             slopes = slopes + self.offset if self.loss.kind == "residual" else slopes - self.offset * y
-        largest = self.largest * w if self.weighting == "clip" else self.largest
-        limited = np.clip(np.nan_to_num(slopes), -largest, largest)
-        return (limited if self.weighting == "clip" else w * limited,)
+        return (limit_slopes(slopes, self.largest, w, self.weighting == "clip"),)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,15 @@ def transform_block(block: Array, columns: Array, out: Array | None = None) -> A
     return transformed
 
 
+def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> Array:
+    """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to weights times it."""
+    from dpconvex.engine.dense_kernels import limited_products
+
+    limited = np.empty(len(slopes))
+    limited_products(_contiguous(slopes), largest, _contiguous(weights), clip, limited)
+    return limited
+
+
 def _contiguous(array: Array) -> Array:
     """Return an array of the one type that kernels are compiled for; copied only if it is of another."""
     return np.ascontiguousarray(array, dtype=np.float64)

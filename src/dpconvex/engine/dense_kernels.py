@@ -113,38 +113,45 @@ def dense_vector_products(block: Array, theta: Array, out: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
+def limited_products(slopes: Array, largest: float, weights: Array, clip: bool, out: Array) -> None:
+    """``out[i] = w_i clip(s_i, largest)``, or with `clip` ``clip(s_i, w_i largest)``; what is not a number is 0."""
+    for i in range(out.size):
+        limit = largest * weights[i] if clip else largest
+        slope = clip_value(slopes[i], -limit, limit) if slopes[i] == slopes[i] else 0.0
+        out[i] = slope if clip else weights[i] * slope
+
+
+@numba.njit(nogil=True, cache=True)
 def dense_squared_norms(block: Array, lead: int, out: Array) -> None:
     """``out[i] = sum of block[i, j]^2 over j from lead on``, in the order of the columns."""
     rows = block.shape[0]
-    whole = rows - rows % 4
-    for i in range(0, whole, 4):
-        row0, row1, row2, row3 = block[i], block[i + 1], block[i + 2], block[i + 3]
+    for i in range(0, rows, 4):  # four sums at a time, so that none waits for another; a last row is its own partner
+        i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
+        row0, row1, row2, row3 = block[i], block[i1], block[i2], block[i3]
         a = b = c = d = 0.0
         for j in range(lead, block.shape[1]):
             a += row0[j] * row0[j]
             b += row1[j] * row1[j]
             c += row2[j] * row2[j]
             d += row3[j] * row3[j]
-        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, c, d
-    for i in range(whole, rows):
-        row = block[i]
-        a = 0.0
-        for j in range(lead, block.shape[1]):
-            a += row[j] * row[j]
-        out[i] = a
+        out[i], out[i1], out[i2], out[i3] = a, b, c, d
 
 
 @numba.njit(nogil=True, cache=True)
 def scaled_dense_norms(block: Array, lead: int, centre: Array, scale: Array, out: Array) -> None:
     """``out[i] = sum_j ((block[i, lead + j] - centre_j) * scale_j)^2``, in the order of the columns."""
-    panel = np.empty((_PANEL, centre.size))
-    for first in range(0, block.shape[0], _PANEL):
-        rows = min(_PANEL, block.shape[0] - first)
-        for i in range(rows):
-            row, moved = block[first + i][lead:], panel[i]
-            for j in range(centre.size):
-                moved[j] = (row[j] - centre[j]) * scale[j]
-        dense_squared_norms(panel[:rows], 0, out[first : first + rows])
+    rows = block.shape[0]
+    for i in range(0, rows, 4):  # as above
+        i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
+        row0, row1, row2, row3 = block[i][lead:], block[i1][lead:], block[i2][lead:], block[i3][lead:]
+        a = b = c = d = 0.0
+        for j in range(centre.size):
+            middle, factor = centre[j], scale[j]
+            a += ((row0[j] - middle) * factor) ** 2
+            b += ((row1[j] - middle) * factor) ** 2
+            c += ((row2[j] - middle) * factor) ** 2
+            d += ((row3[j] - middle) * factor) ** 2
+        out[i], out[i1], out[i2], out[i3] = a, b, c, d
 
 
 # Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.

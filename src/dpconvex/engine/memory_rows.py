@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from dpconvex.types import Array
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and cached
 ROW_MAJOR_BYTES = 1 << 30  # column-major tables up to this size are copied row by row once: passes take half the time
 _LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
+_TASKS = 4  # least tasks of a thread, so that none waits for long
 _TARGET_BLOCK = 1 << 17  # targets that are read at a time
 
 #: Mapped rows, their targets and their influence weights.
@@ -65,6 +66,21 @@ def floats_in_memory(values: npt.ArrayLike) -> npt.NDArray[Any]:
     if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
         raw = raw.astype(np.float64)
     return raw if raw.dtype.isnative else raw.astype(raw.dtype.newbyteorder("="))
+
+
+class _KeptBlocks:
+    """Blocks of mapped rows that are kept, and the one array they lie in: many new ones would take longer to get.
+
+    The same rows with other numbers share them. Other processes map their rows again, which is cheaper than sending.
+    """
+
+    def __init__(self, numbers: int, count: int) -> None:
+        self.memory: Array = np.empty(numbers)
+        self.blocks: list[tuple[Array, Array] | None] = [None] * count
+        self.locks = [threading.Lock() for _ in self.blocks]
+
+    def __reduce__(self) -> tuple[type[_KeptBlocks], tuple[int, int]]:
+        return _KeptBlocks, (self.memory.size, len(self.blocks))
 
 
 class MemoryRows:
@@ -146,8 +162,6 @@ class MemoryRows:
         self.indices: RowIndices | None = None
         self._cache_allowed = cache
         self._divide(CACHE_BYTES)
-        self._cached: list[tuple[Array, Array]] | None = None  # mapped rows, and the weights of the row map
-        self._caching = threading.Lock()
 
     def _as_raw(self, X: npt.ArrayLike, cache: bool) -> RawRows:
         raw = floats_in_memory(X)
@@ -161,13 +175,7 @@ class MemoryRows:
         self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
         self._blocks = max(1, -(-self.n_rows // self.block_rows))
         self.small = self._blocks == 1 or (self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached)
-
-    def __getstate__(self) -> dict[str, object]:
-        # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
-        return {**vars(self), "_cached": None, "_caching": None}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, _caching=threading.Lock())
+        self._kept = _KeptBlocks(*((self.n_rows * (self.dim + 1), self._blocks) if self.small else (0, 0)))
 
     # Numbers that go with rows.
 
@@ -273,8 +281,13 @@ class MemoryRows:
 
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = RUNS) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
+        parts = spans(self._blocks, most)
+        # Handing work to a thread takes as long as a block: few tasks, of a power of two so that sums stay the same.
+        size = 1 << max(0, (len(parts) // (_TASKS * self.threads)).bit_length() - 1)
+        tasks = [parts[first : first + size] for first in range(0, len(parts), size)]
         with single_threaded_blas():
-            return tuple(pairwise_summation(in_threads(run, spans(self._blocks, most), self.threads)))
+            sums = in_threads(lambda task: pairwise_summation(map(run, task)), tasks, self.threads)
+            return tuple(pairwise_summation(sums))
 
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over targets in memory, given weights and row weights; rows are not read.
@@ -430,10 +443,8 @@ class MemoryRows:
             ignored=None if self.ignored is None else self.ignored[indices],
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
-            _cached=None,
-            _caching=threading.Lock(),
         )
-        other._divide(min(CACHE_BYTES, self._raw.nbytes // 8))
+        other._divide(min(2 * CACHE_BYTES, self._raw.nbytes // 6))
         return other
 
     def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
@@ -463,21 +474,21 @@ class MemoryRows:
 
     def _mapped_memory_blocks(self, first: int, last: int) -> Iterator[Block]:
         """Yield blocks of mapped rows in memory, to be used before the next one is asked for."""
-        with nullcontext() if self.small else borrow_thread_array(self.block_rows * (self.dim + 1)) as buffer:
+        kept, width = self._kept, self.dim + 1
+        with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
             for index in range(first, last):
                 rows = self._span((index, index + 1))
-                block, weights = self._cached_blocks()[index] if self.small else self._map_rows(rows, buffer)
+                if not self.small:
+                    block, weights = self._map_rows(rows, buffer)
+                else:
+                    with kept.locks[index]:  # nobody reads a block that is being mapped
+                        if kept.blocks[index] is None:
+                            place = kept.memory[rows.start * width : rows.stop * width]
+                            kept.blocks[index] = self._map_rows(rows, place)
+                    block, weights = cast(tuple[Array, Array], kept.blocks[index])
                 if self._given_weights is not None:
                     weights = self._without_ignored(self._given_weights, rows)
                 yield block, self.targets[rows], weights
-
-    def _cached_blocks(self) -> list[tuple[Array, Array]]:
-        if self._cached is None:
-            with self._caching:
-                if self._cached is None:
-                    spans_of_blocks = ((index, index + 1) for index in range(self._blocks))
-                    self._cached = [self._map_rows(self._span(span)) for span in spans_of_blocks]
-        return self._cached
 
     @cached_property
     def _by_columns(self) -> bool:
@@ -498,7 +509,8 @@ class MemoryRows:
             self._indices_of(rows),
             *self.bounds_and_scales,
             lead,
-            self.row_map.row_norm if shorten or not self.own_weights else math.inf,
+            # Kept weights also serve the same rows without weights of their own.
+            math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm,
             shorten,
             self._by_columns,
             block,
