@@ -19,6 +19,7 @@ from typing import Any
 
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
+from dpconvex_reproduction.fingerprint import STORED
 
 __all__ = ["Progress", "Results", "Work", "affordable", "cheap", "missing_data", "run_studies"]
 
@@ -128,9 +129,10 @@ def missing_data(study: Study) -> str | None:
 
 
 def _source(study: Study) -> str:
-    """Return a digest of the module that measures: a changed module runs again."""
+    """Return a digest of the module that measures and of the library's default: where either changed, cells run again."""
     module = sys.modules[study.measure.__module__]
-    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:12]
+    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
+    return hashlib.sha256((inspect.getsource(module) + default).encode()).hexdigest()[:12]
 
 
 def _key(cell: Cell) -> str:
