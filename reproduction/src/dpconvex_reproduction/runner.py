@@ -129,7 +129,7 @@ def missing_data(study: Study) -> str | None:
 
 
 def _source(study: Study) -> str:
-    """Return a digest of the module that measures and of the library's default: where either changed, cells run again."""
+    """Return a digest of the module that measures and of the default: if either changes, cells are run again."""
     module = sys.modules[study.measure.__module__]
     default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
     return hashlib.sha256((inspect.getsource(module) + default).encode()).hexdigest()[:12]
