@@ -4,6 +4,7 @@ Seeds are fixed: the same fits are made whenever it runs.
 """
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.fit.joint_margins import simulated_margins
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
@@ -129,3 +131,23 @@ def test_a_ranking_gives_no_column_up():
         for way in (NoisyGradientDescent().settings(), settings)
     )
     assert np.median(plain) < np.median(ranked)
+
+
+@pytest.mark.parametrize("columns", [2, 4, 30])
+def test_the_model_of_several_margins_does_not_follow_rounding(columns):
+    """Last digits of coefficients choose no directions and no signs: a fit in partitions is that in memory."""
+    rng = np.random.default_rng(columns)
+    classes = 4
+    fit = SimpleNamespace(
+        lead=1, separate=True, margins=classes, moments=rng.uniform(0.5, 2.0, columns),
+        columns=np.ones((classes - 1, classes)), frame=SimpleNamespace(constant=1.0, median_row_norm=2.0),
+    )  # fmt: skip
+    coefficients = rng.standard_normal((classes, 1 + columns))
+    coefficients -= coefficients.mean(axis=0)
+    expected, _, directions, norms = simulated_margins(fit, coefficients)
+    assert directions.shape[1] == min(classes - 1, columns)
+    for _ in range(20):
+        nearly = coefficients * (1 + 1e-13 * rng.standard_normal(coefficients.shape))
+        z, _, _, found = simulated_margins(fit, nearly)
+        np.testing.assert_allclose(z, expected, atol=1e-10)
+        np.testing.assert_allclose(found, norms, atol=1e-10)

@@ -250,9 +250,12 @@ def simulated_margins(fit: JointMargins, coefficients: Array) -> tuple[Array, Ar
     weights = np.sqrt(moments)[:, None] * coefficients[:, lead:].T
     if not fit.separate:
         weights = weights[:, :1]
-    rank = min(constants.JOINT_DIRECTIONS, *weights.shape)
+    # Margins see one direction per contrast. Rounding alone would choose directions beyond them, and the signs.
+    rank = min(constants.JOINT_DIRECTIONS, weights.shape[0], len(fit.columns))
     directions, sizes, others = np.linalg.svd(weights, full_matrices=False)
-    directions = directions[:, :rank]
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)[0]
+    signs = np.where(largest < 0, -1.0, 1.0)
+    directions, others = (directions * signs)[:, :rank], others * signs[:, None]
     rng = np.random.default_rng(0)
     half = rng.standard_normal((constants.JOINT_POINTS // 2, rank))
     seen = np.concatenate([half, -half])
