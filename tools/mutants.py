@@ -71,12 +71,14 @@ CALLS |= {"floor": "ceil", "ceil": "floor", "less": "less_equal", "nextafter": "
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST, ast.AST]]:
-    """Yield line, description, node and what replaces it; docstrings, annotations and messages are left alone."""
+    """Yield line, description, node and what replaces it; annotations, messages and compilers' options stay."""
     skipped: set[int] = set()
     for node in ast.walk(tree):
         for field in ("annotation", "returns"):
             if isinstance(getattr(node, field, None), ast.AST):
                 skipped |= {id(inner) for inner in ast.walk(getattr(node, field))}
+        for decorator in getattr(node, "decorator_list", []):
+            skipped |= {id(inner) for inner in ast.walk(decorator)}
         if isinstance(node, ast.Raise):
             skipped |= {id(inner) for inner in ast.walk(node)} - {id(node)}
     for node in ast.walk(tree):

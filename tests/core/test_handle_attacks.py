@@ -84,6 +84,14 @@ def test_margin_losses_see_labels_whatever_targets_are(loss, weighting):
     assert moved("vector", ask, target=1e6) <= 1
 
 
+def test_labels_weigh_rows_by_1_at_most_whatever_targets_are():
+    def ask(rows):
+        slope = QuerySlope(None, weighting="clip", by_label=True)
+        return rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1))
+
+    assert 0.2 < moved("vector", ask, target=1e6) <= 1
+
+
 @pytest.mark.parametrize("far", [50.0, 290.0])
 def test_bounds_of_lengths_know_the_whole_matrix(far):
     matrix = np.eye(SIZE)

@@ -329,6 +329,18 @@ def test_what_additions_lose_is_kept():
     assert 20 * ours < plain
 
 
+def test_what_second_moments_lose_is_kept():
+    """Values that cancel: plain sums lose what is left of them, and so would wrong errors of additions."""
+    values = np.random.default_rng(1).normal(size=20_000) * 1e8
+    values = np.concatenate([values, 1e-3 - values[::-1]])
+    n = values.size
+    X = sparse.csr_matrix((values, np.zeros(n, int), np.arange(n + 1)), shape=(n, 1))
+    sums = SparseRows(X, np.zeros(n), RowMap(1, 1e9).weighted()).moment_sums(np.ones(n))
+    exact = sum(map(Fraction, values.tolist()))
+    ours = abs(Fraction(float(sums.high[1, 0])) + Fraction(float(sums.low[1, 0])) - exact)
+    assert 1000 * ours < abs(Fraction(float(np.cumsum(values)[-1])) - exact)
+
+
 def test_row_weights_are_refused():
     """Sums that did not know of them would count every row of a person in full."""
     _, rows = engines("contain 0")

@@ -216,7 +216,7 @@ def scale(
     from dpconvex_reproduction.fingerprint import made_with
     from dpconvex_reproduction.pages import markdown_table
 
-    small = 8_000 if quick else 50_000
+    small = 8_000 if quick else 1_000_000
     paces = {name: measure_pace(name, small, columns) for name in _models()}
     here = [line for name, pace in paces.items() for line in check_here(name, pace, columns, (2 * small, 4 * small))]
     there = cluster_table(paces, rows, columns, (10, 40, 160))
