@@ -60,14 +60,17 @@ class PrivateFit:
         Smoothing; the bandwidth is in mapped units, None for multiples of the scales of target and residuals.
     released : dict
         Receives what is released on the way.
+    origin : float, optional
+        Mapped target of 0 if it is within public bounds: these are often far too wide, and targets then near 0.
     """
 
     def __init__(
-        self, rows: PrivateRows, config: FitConfig, kernel: Kernel, bandwidth: float | None, released: Facts
-    ) -> None:
+        self, rows: PrivateRows, config: FitConfig, kernel: Kernel, bandwidth: float | None, released: Facts,
+        origin: float | None = None,
+    ) -> None:  # fmt: skip
         bounds = rows.bounds
         self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
-        self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
+        self.kernel, self.bandwidth, self.released, self.origin = kernel, bandwidth, released, origin
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.kind = fit_kind_of_loss(self.loss)
         self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
@@ -196,7 +199,8 @@ class PrivateFit:
         if bracket is not None:  # rare targets lie beyond
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
-        prior = LocationPrior(low, high, 2.0**-18 * width, width / 4)
+        origin = self.origin if bracket is None else None
+        prior = LocationPrior(low, high, 2.0**-18 * width, width / 4, origin=origin)
         middle, std_error, scale = locate_quantile(
             self.rows, "targets", QueryStatistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
         )
