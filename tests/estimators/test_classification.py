@@ -175,7 +175,7 @@ def test_class_weights_people_and_invalid_rows_of_several_classes(classifier):
     public = {"feature_bounds": (-4, 4), "classes": list("abcd"), "epsilon": 20.0, "random_state": 0}
     plain = classifier(**public).fit(X, y)
     heavy = classifier(**public, class_weight={"d": 10.0}).fit(X, y)
-    assert (heavy.predict(X) == "d").sum() > 2 * (plain.predict(X) == "d").sum()
+    assert (heavy.predict(X) == "d").sum() > 1.5 * (plain.predict(X) == "d").sum()
     people = classifier(**public).fit(X, y, groups=np.arange(2000) // 2)
     assert people.certificate_.bounds.people
     assert people.score(X, y) > 0.9 * plain.score(X, y)
