@@ -593,7 +593,7 @@ def hidden_column_errors(model: Fitted, errors: Array) -> Array:
     """
     parameters, quantile = model.certificate_.parameters, float(norm.ppf(0.975))
     target, columns = parameters.get("target_bounds"), parameters.get("feature_bounds")
-    if target is None or columns is None or getattr(model.certificate_.bounds, "loss", Logistic()).kind != "residual":
+    if target is None or columns is None or model.certificate_.bounds.loss.kind != "residual":
         return np.zeros_like(errors)
     low, high = (np.broadcast_to(np.asarray(each, float), errors.shape[-1:]) for each in columns)
     possible = (target[1] - target[0]) / np.maximum(high - low, 1e-300)

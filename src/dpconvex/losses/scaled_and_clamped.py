@@ -84,6 +84,11 @@ class Scaled(PointwiseLoss):
         return self.factor * self.loss.curvature_at(u)
 
 
+def piecewise_linear_shape(loss: object) -> PointwisePiecewiseLinear | None:
+    """Return the piecewise-linear function that a loss is; None for others, and for a user's that does not say."""
+    return getattr(loss, "piecewise_linear", None)
+
+
 @dataclass(frozen=True)
 class DerivedPointwiseLoss:
     """A loss made from another one, with its kind and its Lipschitz constant."""
@@ -127,7 +132,7 @@ class ClampedTargetLoss(DerivedPointwiseLoss):
     @property
     def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """That of the loss."""
-        return getattr(self.loss, "piecewise_linear", None)
+        return piecewise_linear_shape(self.loss)
 
     @property
     def smoothness(self) -> float:

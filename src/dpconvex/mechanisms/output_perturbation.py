@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
+from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy import certificate as certificates
@@ -198,18 +199,17 @@ class OutputPerturbation(PrivateMechanism):
     radius: float | None = None
     name: ClassVar[str] = "output"
 
-    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+    def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         check_mechanism_solver(self.solver, "OutputPerturbation")
         if self.gap is not None:
             parameters[GAP] = self.gap
         if self.radius is not None:
             _check_output_radius(self.radius)
             parameters[RADIUS] = float(self.radius)
-        loss = getattr(bounds, "loss", None)
-        if not math.isfinite(bounds.smoothness) and getattr(loss, "piecewise_linear", None) is None:
+        if not math.isfinite(bounds.smoothness) and piecewise_linear_shape(bounds.loss) is None:
             raise TypeError(
-                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(loss).__name__} is neither. "
-                "Write it as KinkedLoss(knots, slopes), or declare its smoothness."
+                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(bounds.loss).__name__} is "
+                "neither. Write it as KinkedLoss(knots, slopes), or declare its smoothness."
             )
         return parameters
 

@@ -77,7 +77,7 @@ def convolution_normal_mixture(kernel: Kernel, size: int) -> tuple[Array, Array]
     return np.sqrt(2.0 * np.exp(logs)), weights / weights.sum()
 
 
-class _ConvolvedVectorLoss(SmoothedVectorLoss):
+class ConvolvedVectorLoss(SmoothedVectorLoss):
     """The checks that all convolved losses share."""
 
     kernel: Kernel
@@ -105,7 +105,7 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
         object.__setattr__(self, "bandwidth", number)
 
 
-class _IntegratedVectorLoss(_ConvolvedVectorLoss):
+class _IntegratedVectorLoss(ConvolvedVectorLoss):
     """A convolved loss whose value, gradient and Hessian come from one pass of a quadrature rule."""
 
     def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
@@ -275,7 +275,7 @@ def _convolved_facet_sums(x: Array, scale: Array, facets: MaxAffineFacets) -> tu
 
 
 @dataclass(frozen=True)
-class SmoothedL1(_ConvolvedVectorLoss):
+class SmoothedL1(ConvolvedVectorLoss):
     """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
 
     Only the law of one coordinate of the kernel enters, its `marginal_kernel`.
@@ -325,7 +325,7 @@ class SmoothedL1(_ConvolvedVectorLoss):
 
 
 @dataclass(frozen=True)
-class SmoothedProfile(_ConvolvedVectorLoss):
+class SmoothedProfile(ConvolvedVectorLoss):
     """A maximum of affine pieces that differ along one direction only (two pieces always do): closed forms.
 
     ``g(u) = <a_1, u> + c(<d, u>)`` with a kinked ``c`` of one variable; the kernel acts along d.
