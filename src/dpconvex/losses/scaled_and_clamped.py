@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_positive
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.types import ScalarOrArray
 
@@ -37,10 +37,8 @@ class Scaled(PointwiseLoss):
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, PointwiseLoss):
-            raise TypeError(
-                "The 'loss' parameter of Scaled must be a loss such as Pinball(0.5). "
-                f"Got {type(self.loss).__name__} instead. Derive your own from PointwiseLoss."
-            )
+            allowed, remedy = "a loss such as Pinball(0.5)", "Derive your own from PointwiseLoss."
+            raise parameter_error("loss", "Scaled", allowed, type(self.loss).__name__, remedy, kind=TypeError)
         factor = check_positive("factor", "Scaled", self.factor, "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
@@ -74,10 +74,8 @@ def _check_output_gap(bounds: Bounds, gap: object) -> float:
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
     least = _smallest_output_gap(bounds)
     if gap < least:
-        raise ValueError(
-            f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
-            f"certified in float64 for every data set. Got {gap!r} instead."
-        )
+        allowed = f"at least {least:.3g} here: less cannot be certified in float64 for every data set"
+        raise parameter_error("gap", "OutputPerturbation", allowed, repr(gap))
     return gap
 
 

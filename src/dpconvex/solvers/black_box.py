@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.checks import parameter_error
 from dpconvex.objectives import EmpiricalObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import LinearTermObjective, Objective
 from dpconvex.solvers.certified_descent import (
@@ -91,10 +92,8 @@ class BlackBox:
             return np.asarray(self.method.solve(objective, start, tolerance).point)
         if callable(self.method):
             return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
-        raise TypeError(
-            "The 'method' parameter of BlackBox must be a solver, a callable or the name of a scipy method. "
-            f"Got {type(self.method).__name__} instead."
-        )
+        allowed = "a solver, a callable or the name of a scipy method"
+        raise parameter_error("method", "BlackBox", allowed, type(self.method).__name__, kind=TypeError)
 
 
 def polish_black_box(objective: Objective, point: Array, tolerance: float) -> Solution:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.losses import Loss, PointwiseLoss
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.privacy.bounds import EPS
@@ -26,10 +26,8 @@ _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 def check_robust_loss(loss: DescribableLoss, owner: str) -> None:
     """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
     if not isinstance(loss, Loss):
-        raise TypeError(
-            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
-            f"Got {type(loss).__name__} instead."
-        )
+        allowed = "one of dpconvex.losses, whose values are known"
+        raise parameter_error("loss", owner, allowed, type(loss).__name__, kind=TypeError)
     base = loss
     while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
         base = base.loss
