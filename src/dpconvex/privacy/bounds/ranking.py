@@ -279,8 +279,8 @@ class TopRankBounds(Bounds):
         if self.neighbors != "replace_one":
             wanted = "'replace_one': where minimisers lie depends on a public number of records"
             raise self._wrong("neighbors", wanted)
-        falls = getattr(self.loss, "slope_range", (-1.0, 1.0))[1] <= 0
-        if getattr(self.loss, "kind", None) != "margin" or not falls:
+        known = isinstance(self.loss, PointwiseLoss) and self.loss.kind == "margin"
+        if not known or self.loss.slope_range[1] > 0:
             raise self._wrong("loss", "a margin loss that never increases, such as Logistic()")
         if not math.isfinite(self.loss.smoothness):
             raise self._wrong("loss", "smooth", "Smooth it with convolve(loss, kernel, bandwidth).")
