@@ -17,24 +17,14 @@ from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.rates import tweedie_deviance
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import person_indices
-from dpconvex.inputs.settings import Classifier, Fitted
+from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.types import Array
 
 __all__ = [
-    "METRICS",
-    "RESIDUAL_METRICS",
-    "ROW_METRICS",
-    "ROW_STEPS",
-    "SURVIVAL_METRICS",
-    "EvaluatedRows",
-    "clipped_row_scores",
-    "evaluation_statistic",
-    "exact_evaluation",
-    "period_lengths",
-    "scored_level",
-    "steps_of_scores",
-    "sum_evaluated_scores",
-]
+    "METRICS", "RESIDUAL_METRICS", "ROW_METRICS", "ROW_STEPS", "SURVIVAL_METRICS", "EvaluatedRows",
+    "clipped_row_scores", "evaluation_statistic", "exact_evaluation", "period_lengths", "scored_level",
+    "steps_of_scores", "sum_evaluated_scores",
+]  # fmt: skip
 
 # Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
 # the number of rows may be private and a grid that followed it would move everybody's numbers.
@@ -121,7 +111,7 @@ def _deviance(rows: EvaluatedRows) -> Array:
 
 
 def _coverage_by_row(rows: EvaluatedRows) -> Array:
-    if hasattr(rows.model, "predict_interval"):
+    if isinstance(rows.model, FittedIntervals):
         low, high = rows.answers("predict_interval").T
         return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
     return np.where(rows.residuals() <= 0, 1.0, 0.0)

@@ -25,8 +25,9 @@ from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
 from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
-from dpconvex.estimators.rates import tweedie_deviance
-from dpconvex.estimators.survival import HazardOutcomes, signed_times
+from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
+from dpconvex.estimators.rates import PrivateRateRegressor, tweedie_deviance
+from dpconvex.estimators.survival import DPDiscreteHazard, HazardOutcomes, signed_times
 from dpconvex.evaluated_rows import (
     METRICS,
     RESIDUAL_METRICS,
@@ -42,11 +43,11 @@ from dpconvex.evaluated_rows import (
     steps_of_scores,
     sum_evaluated_scores,
 )
+from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
-from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
 from dpconvex.inputs.schema import Schema
-from dpconvex.inputs.settings import least_rows, resolve_budget_setting, target_range_setting
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.privacy.calibration import check_neighbors
@@ -165,8 +166,7 @@ def private_score(
     True
     """
     owner = "private_score"
-    tables = [step for _, step in getattr(model, "steps", []) if isinstance(step, PublicTable)]
-    schema = tables[0].fit().schema_ if tables else None
+    schema = _evaluated_schema(model)
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
@@ -175,9 +175,8 @@ def private_score(
     check_neighbors(neighbors, owner)
     level = check_share("level", owner, level)
     check_count("bins", owner, bins, 2, 1000)
-    if ledger is not None and not hasattr(ledger, "charge"):
-        raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
-    guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
+    input_settings.check_ledger_setting(ledger, owner)
+    guarantee = input_settings.resolve_budget_setting(epsilon, delta, mu, owner)
     paid = isinstance(residual_bound, str)
     if paid and (residual_bound != "private" or metric not in RESIDUAL_METRICS):
         allowed = f"a number, or 'private' for {RESIDUAL_METRICS}"
@@ -185,7 +184,7 @@ def private_score(
     low, high = _evaluation_range(model, metric, None if paid else residual_bound, column, schema)
     if metric == "concordance" and groups is not None:
         raise ValueError("The metric 'concordance' needs one record per person. Got groups instead. Leave them out.")
-    rows = replace(_read_evaluated_rows(model, X, y, groups, least_rows(neighbors)), column=column)
+    rows = replace(_read_evaluated_rows(model, X, y, groups, input_settings.least_rows(neighbors)), column=column)
     n = rows.count
     statistic, dimension = evaluation_statistic(metric, bins)
     told = {"seeded": random_state is not None, "people": groups is not None}
@@ -263,22 +262,20 @@ def private_score_difference(
     owner, evaluated, ranges, named = "private_score_difference", [], [], set()
     check_neighbors(neighbors, owner)
     level = check_share("level", owner, level)
-    if ledger is not None and not hasattr(ledger, "charge"):
-        raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
-    guarantee = resolve_budget_setting(epsilon, delta, mu, owner)
+    input_settings.check_ledger_setting(ledger, owner)
+    guarantee = input_settings.resolve_budget_setting(epsilon, delta, mu, owner)
     for given in (first, second):
-        tables = [step for _, step in getattr(given, "steps", []) if isinstance(step, PublicTable)]
+        schema = _evaluated_schema(given)
         model, rows, people = _read_evaluated_table(given, X, groups)
         check_is_fitted(model, "certificate_")
         metric = _default_evaluation_metric(model) if metric is None else metric
         if metric not in ROW_METRICS:
             raise parameter_error("metric", owner, f"one with a number per row: {list(ROW_METRICS)}", repr(metric))
         _check_evaluation_metric(model, metric, None)
-        schema = tables[0].fit().schema_ if tables else None
         if groups is None and people is not None:
-            named.add(getattr(schema or getattr(model, "schema_", None), "person", None))
+            named.add(None if schema is None else schema.person)
         ranges.append(_evaluation_range(model, metric, residual_bound, None, schema))
-        evaluated.append(_read_evaluated_rows(model, rows, y, people, least_rows(neighbors)))
+        evaluated.append(_read_evaluated_rows(model, rows, y, people, input_settings.least_rows(neighbors)))
     if len(named) > 1:
         raise ValueError(
             f"The models given to {owner} must have schemas that name the same column of people. Got two columns "
@@ -305,9 +302,15 @@ def private_score_difference(
     return describe_evaluation(released, certificate, f"difference of {metric}", limits, ours.count, level)
 
 
+def _evaluated_schema(model: object) -> Schema | None:
+    """Return the schema of a pipeline's table or of a loaded model, if it has one."""
+    tables = [step for step in pipeline_steps(model) if isinstance(step, PublicTable)]
+    return tables[0].fit().schema_ if tables else fitted_schema(model)
+
+
 def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
     """Return an estimator, its rows and their people, read by a pipeline's `PublicTable` or a loaded schema."""
-    steps = [step for _, step in getattr(model, "steps", [])]
+    steps = pipeline_steps(model)
     if len(steps) == 2 and isinstance(steps[0], PublicTable):
         table, model = steps
     elif steps:
@@ -316,7 +319,7 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
             "estimator. Got another pipeline instead. Transform the rows, and give its last step."
         )
     else:
-        schema = getattr(model, "schema_", None)
+        schema = fitted_schema(model)
         if schema is None or isinstance(X, RowsOfPeople) or is_partitioned(X) or is_encoded_data(X, schema):
             return model, *split_people(X, groups)
         table = PublicTable(schema)
@@ -327,23 +330,23 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
 
 def _default_evaluation_metric(model: Any) -> str:
     """Return the metric to evaluate by that the estimator minimises, or nearly."""
-    if hasattr(model, "predict_interval"):
+    if isinstance(model, input_settings.FittedIntervals):
         return "coverage"
     if is_classifier(model):
         return "auc" if type(model).__name__ == "DPAUCClassifier" else "accuracy"
-    if hasattr(model, "predict_survival"):
+    if isinstance(model, DPDiscreteHazard):
         return "concordance"
-    if hasattr(model, "underage_cost"):
+    if isinstance(model, DPNewsvendor):
         return "cost"
-    if hasattr(model, "rate_bounds"):
+    if isinstance(model, PrivateRateRegressor):
         return "deviance"
-    return "pinball" if hasattr(model, "quantile") else "squared"
+    return "pinball" if isinstance(model, DPQuantileRegressor) else "squared"
 
 
 def _quantile_levels(model: Any) -> list[float]:
     """Return the levels of a model with several; none for a newsvendor of several products."""
-    found = getattr(model.certificate_, "parameters", {}).get("quantile")
-    return found if isinstance(found, list) and hasattr(model, "quantile") else []
+    found = model.certificate_.parameters.get("quantile") if isinstance(model, DPQuantileRegressor) else None
+    return found if isinstance(found, list) else []
 
 
 def _evaluated_level_column(model: Any, quantile: object) -> int | None:
@@ -362,9 +365,9 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
     if metric not in METRICS:
         raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
-    inner = getattr(model, "estimator_", model)  # of intervals
+    inner = model.estimator_ if isinstance(model, input_settings.FittedIntervals) else model
     several = np.ndim(getattr(inner, "coef_", ())) == 2 and not is_classifier(model) and column is None
-    if several and not (metric == "coverage" and hasattr(model, "predict_interval")):
+    if several and not (metric == "coverage" and inner is not model):
         levels = _quantile_levels(model)
         many, remedy = "levels or products", "There are no scores of several products."
         if levels:
@@ -372,7 +375,7 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
         raise ValueError(
             f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
-    if (metric in SURVIVAL_METRICS) != hasattr(model, "predict_survival"):
+    if (metric in SURVIVAL_METRICS) != isinstance(model, DPDiscreteHazard):
         raise ValueError(
             f"The metrics {SURVIVAL_METRICS}, and no others, are for models of survival. Got {name} instead."
         )
@@ -399,11 +402,11 @@ def _evaluation_range(
         return 0.0, float((model._censoring_weights() * period_lengths(model)).sum())
     if metric == "log_loss":
         return 0.0, _LOG_LOSS
-    declared = getattr(schema or getattr(model, "schema_", None), "target_bounds", None)
-    if residual_bound is None and getattr(model, "target_bounds", None) is None and declared is not None:
+    declared = None if schema is None else schema.target_bounds
+    if residual_bound is None and input_settings.stated_target_bounds(model) is None and declared is not None:
         residual_bound = declared[1] - declared[0]
     if residual_bound is None:
-        residual_bound = target_range_setting(model, "residual_bound", "private_score")
+        residual_bound = input_settings.target_range_setting(model, "residual_bound", "private_score")
     least, most = 1e-150, 1e150  # whose squares are numbers above 0
     allowed = f"a number of at least {least:g} and below {most:g}"
     bound = check_number("residual_bound", "private_score", residual_bound, allowed, least, most)
@@ -432,7 +435,7 @@ def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None
         )
     probe, labels = copy(model), is_classifier(model)
     clean = PartitionTargets(LabelPositions(tuple(model.classes_.tolist())) if labels else partition_numbers)
-    survival = hasattr(model, "predict_survival")
+    survival = isinstance(model, DPDiscreteHazard)
     y = signed_times(y, owner) if survival else y
     features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))
     target = HazardOutcomes(model._public_horizons())(target) if survival else target
@@ -441,7 +444,7 @@ def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None
             f"The X given to {owner} has {features.shape[1]} columns, but the model was fitted on "
             f"{model.n_features_in_}."
         )
-    names, known = (getattr(each, "feature_names_in_", None) for each in (probe, model))
+    names, known = input_settings.fitted_names(probe), input_settings.fitted_names(model)
     if names is not None and known is not None and list(names) != list(known):
         raise ValueError(f"The columns of X given to {owner} must be those of the fit, in the same order.")
     people = None if groups is None else read_people(groups, features, owner)

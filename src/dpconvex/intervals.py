@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number, check_share, parameter_error
@@ -22,11 +22,14 @@ from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.person_identifiers import NOBODY
+from dpconvex.estimators.linear import PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
+from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
 from dpconvex.inputs.settings import (
     Model,
+    fitted_names,
     invalid_rows_setting,
     resolve_budget_setting,
     split_sizes_setting,
@@ -157,7 +160,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _model(self, seed: int | None = None) -> Any:
         """Return the unfitted estimator of the intervals with the budget of the whole, after checks."""
-        if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
+        if not isinstance(self.estimator, PrivateLinearRegressor):
             allowed = "a regression of dpconvex (in a pipeline, DPConformal is the last step, around the regression)"
             raise parameter_error("estimator", "DPConformal", allowed, type(self.estimator).__name__, kind=TypeError)
         model: Any = clone(self.estimator)
@@ -166,12 +169,12 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "DPConformal holds out a public number of rows, so its estimator must have neighbors='replace_one'. "
                 f"Got {model.neighbors!r} instead."
             )
-        if getattr(model, "rows_per_person", 1) != 1 or getattr(model, "person_weight", "equal") != "equal":
+        if model.rows_per_person != 1 or model.person_weight != "equal":
             raise ValueError(
                 "DPConformal counts each person once, if it is given 'groups'. Leave 'rows_per_person' and "
                 "'person_weight' of its estimator at their defaults."
             )
-        if isinstance(getattr(model, "service_level", None), tuple):
+        if isinstance(model, DPNewsvendor) and isinstance(model.service_level, tuple):
             raise ValueError(
                 "DPConformal is for one target: its estimator must not have costs of several products. Fit intervals "
                 "for one product at a time."
@@ -267,7 +270,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             rows, target, people = rows[named], target[named], people.part(named, people.records)
         count = len(target) if people is None else people.records
         certificate = self.certify(count, rows.shape[1], groups=people is not None)
-        ledger = self.ledger if self.ledger is not None else getattr(self.estimator, "ledger", None)
+        ledger = self.ledger if self.ledger is not None else self.estimator.ledger
         noise = NoiseSource(self.random_state)
         charge_private_model(ledger, certificate, "DPConformal.fit", "conformal")
         held = np.zeros(count, dtype=bool)
@@ -286,8 +289,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
         self.estimator_, self.certificate_ = model, certificate
         self.n_features_in_ = probe.n_features_in_
-        if hasattr(probe, "feature_names_in_"):
-            self.feature_names_in_ = model.feature_names_in_ = probe.feature_names_in_
+        if (names := fitted_names(probe)) is not None:
+            self.feature_names_in_ = model.feature_names_in_ = names
 
     @staticmethod
     def _scores(model: Any, rows: Array, target: Array) -> Array:

@@ -35,6 +35,7 @@ from dpconvex.core.auc_pairs import twice_ordered_pairs
 from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices, repeat_and_choose
 from dpconvex.engine.person_identifiers import Tags
 from dpconvex.engine.sparse_rows import refuse_sparse_row_weights
+from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
 from dpconvex.inputs import settings as input_settings
@@ -254,7 +255,7 @@ _SHARED = {
 def selection_candidates(estimator: input_settings.Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
     """Return the candidates of a grid, or raise if a selection could not keep its promise for them."""
     owner = type(estimator).__name__
-    if not hasattr(estimator, "certify") or not (is_classifier(estimator) or is_regressor(estimator)):
+    if not isinstance(estimator, PrivateLinearModel) or not (is_classifier(estimator) or is_regressor(estimator)):
         raise TypeError(
             "The 'estimator' parameter of DPSelect must be a classifier or regressor of dpconvex, which states "
             f"what a fit promises before data. Got {owner} instead. Put preprocessing in front of DPSelect."
@@ -267,10 +268,8 @@ def selection_candidates(estimator: input_settings.Model, grid: Grid | Sequence[
                 "the budget of every fit. Got another value instead. Give it to DPSelect where it applies."
             )
     if own.get("invalid_rows", "error") != "error":
-        raise ValueError(
-            "The 'invalid_rows' parameter of the estimator of DPSelect must be left at 'error': all rows are "
-            "checked before they are split. Got another value instead."
-        )
+        allowed = "left at 'error': all rows are checked before they are split"
+        raise parameter_error("invalid_rows", "the estimator of DPSelect", allowed, "another value")
     candidates = list(ParameterGrid(grid))
     for candidate in candidates:
         foreign = sorted(set(candidate) & (_BUDGET | _SHARED) | set(candidate) - set(own))
@@ -292,10 +291,9 @@ def candidate_with_budget(
     else:
         settings = {"epsilon": per_fit.epsilon_bound, "delta": per_fit.delta_bound}
     model = clone(estimator).set_params(**parameters, **settings, random_state=seed)
-    if getattr(model, "neighbors", None) == "add_or_remove_one":
+    if model.neighbors == "add_or_remove_one":
         model.set_params(nominal_samples=training)
-    if hasattr(model, "verbose"):
-        model.set_params(verbose=0)  # messages of each run would tell how many there were
+    model.set_params(verbose=0)  # messages of each run would tell how many there were
     return cast(input_settings.Classifier, takes_columns_in_order(model))
 
 
@@ -316,11 +314,9 @@ def selection_score(
     if callable(scoring):
         return RowScore(scoring)
     if scoring is not None:
-        raise TypeError(
-            "The 'scoring' parameter of DPSelect must be None, a function scoring(target, prediction) of one row, "
-            f"a RowScore or an AUCScore. Got {scoring!r} instead. For 'roc_auc' use "
-            "AUCScore(min_positive, min_negative) with public lower bounds of the class counts."
-        )
+        allowed = "None, a function scoring(target, prediction) of one row, a RowScore or an AUCScore"
+        remedy = "For 'roc_auc' use AUCScore(min_positive, min_negative) with public lower bounds of the class counts."
+        raise parameter_error("scoring", "DPSelect", allowed, repr(scoring), remedy, kind=TypeError)
     if is_classifier(estimator):
         return SelectionAccuracy()
     if bound is not None:
@@ -439,10 +435,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         found = None
         more: dict[str, int] = {"groups": True} if groups else {}
         if groups and isinstance(score, AUCScore):
-            raise ValueError(
-                "The 'scoring' parameter of DPSelect must be a RowScore with groups: how far a person can move an AUC "
-                "is not proven. Got an AUCScore instead."
-            )
+            allowed = "a RowScore with groups: how far a person can move an AUC is not proven"
+            raise parameter_error("scoring", "DPSelect", allowed, "an AUCScore")
         if is_classifier(self.estimator):
             declared = cast(input_settings.Classifier, self.estimator).classes
             found = "assumed public" if declared is None else "given"
@@ -482,11 +476,10 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     def _selection_parts(self, n_samples: int) -> tuple[int, int]:
         """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""
-        if self.ledger is not None and not hasattr(self.ledger, "charge"):
-            raise parameter_error("ledger", "DPSelect", "None or a Ledger", type(self.ledger).__name__, kind=TypeError)
-        neighbors = getattr(self.estimator, "neighbors", "replace_one")
-        nominal = getattr(self.estimator, "nominal_samples", None)
-        total = input_settings.resolve_samples_setting(neighbors, nominal, n_samples, type(self.estimator).__name__)
+        input_settings.check_ledger_setting(self.ledger, "DPSelect")
+        model = self.estimator
+        facts = model.neighbors, model.nominal_samples, n_samples
+        total = input_settings.resolve_samples_setting(*facts, type(model).__name__)
         return input_settings.split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
 
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
@@ -512,7 +505,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         rows, target, labels = self._read(probe, X, y)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         n_samples, n_features = rows.shape
-        own = getattr(self.estimator, "class_weight", None)
+        own = self.estimator.get_params(deep=False).get("class_weight")
         weighted = groups is not None or any(each.get("class_weight", own) is not None for each in candidates)
         if issparse(rows) and weighted:
             refuse_sparse_row_weights()
@@ -524,7 +517,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         n_classes = None if labels is None else len(labels)
         certificate = self.certify(n_samples, n_features, n_classes, groups=groups is not None)
         if isinstance(score, RowScore):
-            bounds = getattr(probe, "target_bounds", None)
+            bounds = input_settings.stated_target_bounds(probe)
             score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
         noise = NoiseSource(self.random_state)
         charge_private_model(self.ledger, certificate, "DPSelect.fit", f"select-{certificate.strategy}")
@@ -559,8 +552,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 self._chosen, self.best_params_ = fits[winner][0]
         self.certificate_ = certificate
         self.n_features_in_ = probe.n_features_in_
-        if hasattr(probe, "feature_names_in_"):
-            self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
+        if (names := input_settings.fitted_names(probe)) is not None:
+            self.feature_names_in_ = self._chosen.feature_names_in_ = names
 
     def _read(self, probe: input_settings.Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return a selection's checked rows, targets and label set, or raise what a fit would raise."""
@@ -571,11 +564,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
         rows, target = read_training(probe, X, y, least=least)
-        return (
-            rows,
-            target,
-            read_label_set(target, declared_label_set(cast(input_settings.Classifier, probe).classes, owner), owner),
-        )
+        declared = declared_label_set(cast(input_settings.Classifier, probe).classes, owner)
+        return rows, target, read_label_set(target, declared, owner)
 
     def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""

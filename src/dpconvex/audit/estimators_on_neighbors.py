@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from dpconvex.audit.attacks import DEFAULT_CONFIDENCE, AuditResult, Claim, Sampler, audit
+from dpconvex.checks import parameter_error
 from dpconvex.inputs.settings import Model
-from dpconvex.privacy.certificate import PrivacyWarning
+from dpconvex.privacy.certificate import Certificate, PrivacyWarning
 from dpconvex.types import Array
 
 
@@ -107,10 +108,8 @@ def neighbor_pairs(
             rows, values = data(record, target)
             yield NeighborPair(f"presence, {name}", (rows, values), (rows[1:], values[1:]))
     else:
-        raise ValueError(
-            "The 'relation' parameter of neighbor_pairs must be 'replace_one', 'replace_one_keeping_label' or "
-            f"'add_or_remove_one'. Got {relation!r} instead."
-        )
+        allowed = "'replace_one', 'replace_one_keeping_label' or 'add_or_remove_one'"
+        raise parameter_error("relation", "neighbor_pairs", allowed, repr(relation))
 
 
 def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
@@ -214,20 +213,18 @@ def audit_estimator(
     delta, confidence, rng
         As in :func:`dpconvex.audit.audit`.
     """
-    if getattr(estimator, "ledger", None) is not None:
-        raise ValueError(
-            "The 'ledger' parameter of the audited estimator must be None, because every run would be charged. Got a "
-            "ledger instead. Audit a clone on invented data."
-        )
+    if estimator.ledger is not None:
+        allowed = "None, because every run would be charged"
+        raise parameter_error("ledger", "the audited estimator", allowed, "a ledger", "Audit a clone on invented data.")
     certificate = _fit_estimator(clone(estimator), pair.first).certificate_
-    bounds = getattr(certificate, "bounds", None)
+    of_model = isinstance(certificate, Certificate)  # not of a selection, of intervals or of a transformer
     relation = getattr(certificate, "neighbors", "replace_one")
-    check_neighbor_pair(pair, relation, getattr(bounds, "rows_per_person", 1))
+    check_neighbor_pair(pair, relation, certificate.bounds.rows_per_person if of_model else 1)
 
     def sampler(data: tuple[Array, ...]) -> Sampler:
         return lambda count, rng: fitted_estimator_outputs(estimator, data, count)
 
     claim = certificate if guarantee is None else guarantee
-    bits = getattr(certificate, "failure_probability", None) is not None
+    bits = of_model and certificate.failure_probability is not None
     samplers = sampler(pair.first), sampler(pair.second)
     return audit(*samplers, claim, runs, delta=delta, confidence=confidence, rng=rng, bits=bits)

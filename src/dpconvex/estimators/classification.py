@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
+from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
@@ -81,7 +82,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     class_weight: Mapping[Label, float] | None = None
 
     classes_: np.ndarray = field(init=False)
-    _ordered_classes: ClassVar[bool] = False  # whether labels keep the order of ``classes``
 
     def _losses(self) -> Losses:
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
@@ -93,7 +93,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _descends_jointly(self, n_classes: int) -> bool:
         """Return whether the classifier will fit more than two classes at once, by the private fit: a public fact."""
-        if n_classes < 3 or getattr(self, "inference", False):
+        if n_classes < 3 or self.inference:
             return False
         if isinstance(self.mechanism, str) and self.mechanism == "auto":
             guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, type(self).__name__)
@@ -161,10 +161,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if weights is None:
             return None
         if not all(isinstance(target, np.ndarray) for target in targets):
-            raise TypeError(
-                f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary "
-                "instead. Give a sample_weight."
-            )
+            allowed, remedy = "None with Dask collections", "Give a sample_weight."
+            raise parameter_error("class_weight", owner, allowed, "a dictionary", remedy, kind=TypeError)
         arrays = cast(list[np.ndarray], targets)
         row_weights = np.ones(len(arrays[0]))  # invalid rows, whose target is no number, keep the weight 1
         if len(arrays) == 1 and self._joint_loss(len(weights)) is None:

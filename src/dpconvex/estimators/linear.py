@@ -385,10 +385,8 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         rare = max(1.0, *(_RARE_VARIANCE / (level * (1 - level)) for level in levels)) ** 2
         self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", len(levels)), rare)
         if self.mechanism != "auto":
-            raise ValueError(
-                f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
-                f"of its own. Got {self.mechanism!r} instead."
-            )
+            allowed = "'auto' with inference=True, which has one of its own"
+            raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
         several = levels if len(levels) > 1 else ()
         return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several)
 
@@ -416,10 +414,8 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             raise parameter_error("inference", owner, "True or False", repr(self.inference), kind=TypeError)
         for name in ("alpha", "coef_bound", "bandwidth"):
             if getattr(self, name, None) is not None:
-                raise ValueError(
-                    f"The '{name}' parameter of {owner} must be None with inference=True: intervals are about "
-                    f"coefficients without it. Got {getattr(self, name)!r} instead."
-                )
+                allowed = "None with inference=True: intervals are about coefficients without it"
+                raise parameter_error(name, owner, allowed, repr(getattr(self, name)))
         if isinstance(facts.guarantee, PureDP):
             raise ValueError(
                 f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, whose noise it is planned "
@@ -569,9 +565,9 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return plot_coefficients(self, level, ax)
 
 
-def linear_coefficient_std(model: object) -> Array | None:
+def linear_coefficient_std(model: LinearConfidenceIntervals) -> Array | None:
     """Return standard deviations of linear coefficients and, last, intercept; None for a fit without intervals."""
-    released, coef = getattr(model, "released_", {}), np.asarray(getattr(model, "coef_", ()))
+    released, coef = model.released_, np.asarray(model.coef_)
     problems = released.get("problems", [released]) if isinstance(released, dict) else []
     rows = np.atleast_2d(coef)
     if len(problems) != len(rows) or any("covariance" not in problem for problem in problems):
@@ -593,7 +589,7 @@ def hidden_column_errors(model: Fitted, errors: Array) -> Array:
     """
     parameters, quantile = model.certificate_.parameters, float(norm.ppf(0.975))
     target, columns = parameters.get("target_bounds"), parameters.get("feature_bounds")
-    if target is None or columns is None or getattr(model.certificate_.bounds, "loss", Logistic()).kind != "residual":
+    if target is None or columns is None or model.certificate_.bounds.loss.kind != "residual":
         return np.zeros_like(errors)
     low, high = (np.broadcast_to(np.asarray(each, float), errors.shape[-1:]) for each in columns)
     possible = (target[1] - target[0]) / np.maximum(high - low, 1e-300)
@@ -656,10 +652,8 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
             return named[self.mechanism]
         if isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
             return self.mechanism
-        raise ValueError(
-            f"The 'mechanism' parameter of {type(self).__name__} must be 'auto', 'gradient', 'output' or an object of "
-            f"theirs. Got {self.mechanism!r} instead."
-        )
+        allowed = "'auto', 'gradient', 'output' or an object of theirs"
+        raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
         """Return the planned mechanism of a linear regression."""

@@ -17,14 +17,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import MOST_FEATURES, check_count
+from dpconvex.checks import MOST_FEATURES, check_count, parameter_error
 from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.parameters import with_parameters
@@ -41,7 +41,7 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.privacy.bounds import RECORD, Bounds
+from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
 from dpconvex.privacy.description import DescribableLoss, Facts
@@ -120,9 +120,7 @@ def run_mechanism(
     noise = noise_source_setting(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    warn_of_privacy_cost(
-        certificate
-    )  # first: where warnings are errors, nothing is charged for a fit that does not run
+    warn_of_privacy_cost(certificate)  # first: where warnings are errors, a fit that does not run is not charged
     charge_private_model(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
     found, all_released = [], []
@@ -151,7 +149,7 @@ def charge_private_model(
             mechanism=certificate.mechanism if mechanism is None else mechanism,
             description=description,
             neighbors=certificate.neighbors,
-            unit=getattr(certificate, "unit", RECORD),
+            unit=certificate.unit,
         )
 
 
@@ -281,16 +279,19 @@ class PrivateModel(BaseEstimator):
     released_: Facts = field(init=False)
     n_features_in_: int = field(init=False)
 
+    rows_per_person, person_weight = 1, "equal"  # parameters of models of rows
+    inference = False  # a parameter of models with confidence intervals
+    takes_matrices: ClassVar[bool] = False  # whether a record is a matrix
+    _ordered_classes: ClassVar[bool] = False  # whether labels keep the order of ``classes``
+
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
         """Check the settings that every private model has; raises before any budget is charged."""
         owner = type(self).__name__
         check_count("n_samples", f"{owner}.certify", privacy_unit.count)
         check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise TypeError(
-                f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(self.ledger).__name__} "
-                "instead. Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
-            )
+            allowed, remedy = "None or a Ledger", "Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
+            raise parameter_error("ledger", owner, allowed, type(self.ledger).__name__, remedy, kind=TypeError)
         ignored = invalid_rows_setting(self)
         return PublicModelFacts(
             guarantee=resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
@@ -342,6 +343,10 @@ class PrivateModel(BaseEstimator):
         """Return the lines of a summary that are this estimator's own."""
         return []
 
+    def _interval_note(self) -> str | None:
+        """Return what confidence intervals are about, where it is not what a reader expects."""
+        return None
+
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         """Return this estimator's own settings, by name, as a certificate states them and as they should be."""
         return {}
@@ -354,8 +359,7 @@ class PrivateModel(BaseEstimator):
 
     def _run_fit(self, X: object, y: object, sample_weight: object, groups: object) -> None:
         """Fit the private model once: nothing is charged before all checks of the input."""
-        if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
-            del self.schema_
+        self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
         X, groups = split_people(X, groups)
         with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
             X, targets, (_, *shape) = self._read(X, y)
@@ -378,7 +382,7 @@ class PrivateModel(BaseEstimator):
 
     def _html_repr(self) -> str:
         """Return what a notebook shows: a card once there is something to show."""
-        if not hasattr(self, "certificate_"):
+        if "certificate_" not in vars(self):
             return str(super()._html_repr())
         from dpconvex.reports.summary import model_summary_card
 

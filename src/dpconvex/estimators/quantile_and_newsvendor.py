@@ -394,7 +394,7 @@ class DPNewsvendor(PrivateQuantileModel):
         return [MultiTargetEmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
-        names = getattr(self, "product_names_", None)
+        names = vars(self).get("product_names_")
         return f"product {problem}" if names is None else str(names[problem])
 
     def _summary_facts(self) -> list[tuple[str, str]]:

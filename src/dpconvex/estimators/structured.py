@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,7 +68,7 @@ class PrivateStructuredModel(PrivateModel):
     """
 
     #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
-    takes_matrices: ClassVar[bool] = True
+    takes_matrices = True
 
     _: KW_ONLY
     bandwidth: float | None = None
@@ -356,10 +356,8 @@ class DPPiecewiseLinear(PrivateStructuredModel):
             slopes = np.concatenate([np.eye(outputs), -np.eye(outputs)])
         loss = PiecewiseLinear(slopes, self.offsets)  # type: ignore[arg-type]
         if loss.outputs != outputs:
-            raise ValueError(
-                f"The 'slopes' parameter of {type(self).__name__} must be vectors of length {outputs}, one entry per "
-                f"output. Got length {loss.outputs} instead."
-            )
+            allowed = f"vectors of length {outputs}, one entry per output"
+            raise parameter_error("slopes", type(self).__name__, allowed, f"length {loss.outputs}")
         return loss
 
 
@@ -429,10 +427,8 @@ class DPL1Link(PrivateStructuredModel):
         if matrix.ndim == 0:
             matrix = float(matrix) * np.eye(n_features)
         if matrix.ndim != 2 or matrix.shape[1] != n_features or not np.isfinite(matrix).all() or not matrix.any():
-            raise ValueError(
-                f"The 'matrix' parameter of {type(self).__name__} must be None, a number other than 0, or finite "
-                f"numbers of shape (m, {n_features}). Got another shape or value instead."
-            )
+            allowed = f"None, a number other than 0, or finite numbers of shape (m, {n_features})"
+            raise parameter_error("matrix", type(self).__name__, allowed, "another shape or value")
         return matrix
 
     def _loss(self, outputs: int) -> VectorLoss:

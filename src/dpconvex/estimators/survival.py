@@ -174,11 +174,9 @@ class DPDiscreteHazard(PrivateLinearModel):
         """Return the planned mechanism of a survival fit."""
         owner, ends = type(self).__name__, self._public_horizons()
         if privacy_unit.facts().get("people"):
-            raise ValueError(
-                f"The 'person_weight' parameter of {owner} must be 'rows' with groups: rows that share a vote would "
-                "weigh survivors down. Got 'equal' instead. Give one record per person without groups, or "
-                "rows_per_person and person_weight='rows'."
-            )
+            allowed = "'rows' with groups: rows that share a vote would weigh survivors down"
+            remedy = "Give one record per person without groups, or rows_per_person and person_weight='rows'."
+            raise parameter_error("person_weight", owner, allowed, "'equal'", remedy)
         loss, stated = DiscreteHazard(len(ends)), {"horizons": list(ends)}
         return self._common_descent_plan(privacy_unit, n_features, loss, "periods", stated)
 

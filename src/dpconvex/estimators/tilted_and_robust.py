@@ -19,7 +19,7 @@ from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_nonnegative_setting, check_optional_positive
-from dpconvex.losses import Absolute, Hinge, Huber, Logistic, PointwiseLoss
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Loss, PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import (
@@ -56,7 +56,7 @@ def tilted_or_robust_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: 
     if isinstance(loss, str) and loss in named:
         return named[loss]
     kind = next(iter(named.values())).kind
-    fits = getattr(loss, "kind", None) == kind and hasattr(loss, "value")
+    fits = isinstance(loss, Loss) and loss.kind == kind
     if fits and math.isfinite(loss.smoothness) and math.isfinite(loss.lipschitz):
         return cast(PointwiseLoss, loss)
     raise ValueError(

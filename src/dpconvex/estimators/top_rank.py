@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.auc import PrivateAUCModel
 from dpconvex.estimators.parameters import with_parameters
@@ -106,10 +106,8 @@ class DPTopRankClassifier(PrivateAUCModel):
         parameters = self._two_labels(n_classes)
         privacy_unit.require_rows(owner, "how far a person can move the top of a list is not proven")
         if self.neighbors == "add_or_remove_one":
-            raise ValueError(
-                f"The 'neighbors' parameter of {owner} must be 'replace_one': where minimisers lie depends on a public "
-                "number of records. Got 'add_or_remove_one' instead."
-            )
+            allowed = "'replace_one': where minimisers lie depends on a public number of records"
+            raise parameter_error("neighbors", owner, allowed, "'add_or_remove_one'")
         facts = self._public_facts(privacy_unit, n_features)
         row_map = replace(facts.row_map, influence="shorten")
         bounds = TopRankBounds(

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 
 from dpconvex.checks import check_count, check_number, data_error, parameter_error
 from dpconvex.engine.dask.partitions import is_partitioned, partition_numbers
 from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
 from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
-from dpconvex.inputs.settings import LARGEST, Label, Model, invalid_rows_setting
+from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.privacy.rounding_errors import most_summed_rows
@@ -45,11 +46,11 @@ class PersonUnit:
     def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PersonUnit:
         """Return the unit of a fit: `count` rows, or people with groups, by the estimator's settings."""
         owner = type(model).__name__
-        each = check_count("rows_per_person", owner, getattr(model, "rows_per_person", 1), 1)
-        rule = getattr(model, "person_weight", "equal")
+        each = check_count("rows_per_person", owner, model.rows_per_person, 1)
+        rule = model.person_weight
         if rule not in PERSON_WEIGHTS:
             raise parameter_error("person_weight", owner, f"one of {list(PERSON_WEIGHTS)}", repr(rule))
-        weighted = weighted or getattr(model, "class_weight", None) is not None
+        weighted = weighted or (is_classifier(model) and cast(Classifier, model).class_weight is not None)
         if not groups:
             if rule == "rows":
                 remedy = "Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."

@@ -236,6 +236,16 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         return tags
 
 
+def fitted_schema(model: object) -> Schema | None:
+    """Return the schema of a model that reads tables as they come; None for any other."""
+    return getattr(model, "schema_", None)
+
+
+def pipeline_steps(model: object) -> list[Any]:
+    """Return the steps of a pipeline in their order; none for an estimator."""
+    return [step for _, step in getattr(model, "steps", [])]
+
+
 def _public_table_schema(schema: object, formula: str | None = None) -> Schema:
     if isinstance(schema, Mapping):
         schema = parse_schema(schema)

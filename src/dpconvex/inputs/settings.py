@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 
 from dpconvex.checks import check_count, check_number, check_share, parameter_error
 from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import KERNELS, Kernel
 
@@ -84,12 +86,18 @@ def invalid_rows_setting(model: Model) -> bool:
         raise parameter_error("invalid_rows", owner, f"one of {list(INVALID_ROWS)}", repr(value))
     if value == "error":
         return False
-    if getattr(model, "classes", ()) is None:
+    if classifies(model) and model.classes is None:
         raise ValueError(
             f"The 'classes' parameter of {owner} must list the labels with invalid_rows='ignore': a label set that is "
             "read from the target depends on it. Got None instead. Write classes=[0, 1], for instance."
         )
     return True
+
+
+def check_ledger_setting(ledger: object, owner: str) -> None:
+    """Raise unless a ledger is none at all, or can be charged."""
+    if ledger is not None and not hasattr(ledger, "charge"):
+        raise parameter_error("ledger", owner, "None or a Ledger", type(ledger).__name__, kind=TypeError)
 
 
 def least_rows(neighbors: object) -> int:
@@ -235,9 +243,14 @@ def noise_source_setting(model: Model, certificate: Certificate) -> NoiseSource:
 Label = str | int | float | bool
 
 
+def stated_target_bounds(model: object) -> tuple[float, float] | None:
+    """Return the public bounds of a regression's target; None for any other model."""
+    return getattr(model, "target_bounds", None)
+
+
 def target_range_setting(model: object, name: str, owner: str) -> float:
     """Return the width of a model's target bounds, which stands in for a bound that was not given."""
-    target = getattr(model, "target_bounds", None)
+    target = stated_target_bounds(model)
     if target is None:
         raise ValueError(
             f"The '{name}' parameter of {owner} must be given where the estimator has no 'target_bounds': scores "
@@ -258,9 +271,14 @@ class Model(Protocol):
     """An estimator of this package, unfitted."""
 
     neighbors: str
+    nominal_samples: int | None
     sampler: str
     invalid_rows: str
     random_state: int | None
+    ledger: Ledger | None
+    rows_per_person: int
+    person_weight: str
+    inference: bool  # whether a fit pays for confidence intervals
     get_params: Callable[..., dict[str, Any]]
     fit: Callable[..., Fitted]
     certify: Callable[..., Certificate]
@@ -279,7 +297,11 @@ class Fitted(Model, Protocol):
     predict: Callable[[object], NDArray[Any]]
     score: Callable[[object, object], float]
     _summary_facts: Callable[[], list[tuple[str, str]]]  # of this estimator alone
+    _ordered_classes: ClassVar[bool]  # whether labels keep the order of ``classes``
+    takes_matrices: ClassVar[bool]  # whether a record is a matrix: such models have no intercept and no columns
     _problem_name: Callable[[int], str]  # heading of one of several vectors of coefficients
+    confidence_interval: Callable[[float], NDArray[np.float64]]  # of a fit with intervals
+    _interval_note: Callable[[], str | None]  # what its intervals are about
     _coefficient_columns: Callable[[float], dict[str, list[Any]]]  # of a fit with intervals
     _public_facts: Callable[[Any, int], Any]  # the checked settings
     #: Settings as a certificate states them, and as the estimator has them.
@@ -290,6 +312,25 @@ class Classifier(Fitted, Protocol):
     """A model of labels, with probabilities where it has them."""
 
     classes: Sequence[Label] | None
+    class_weight: Mapping[Label, float] | None
     classes_: NDArray[Any]
     decision_function: Callable[[object], NDArray[np.float64]]
     predict_proba: Callable[[object], NDArray[np.float64]]
+
+
+def classifies(model: object) -> TypeGuard[Classifier]:
+    """Return whether a model is one of labels."""
+    return bool(is_classifier(model))
+
+
+@runtime_checkable
+class FittedIntervals(Protocol):
+    """Prediction intervals around a fitted regression."""
+
+    estimator_: Fitted
+    predict_interval: Callable[[object], NDArray[np.float64]]
+
+
+def fitted_names(model: object) -> NDArray[np.object_] | None:
+    """Return the names of the columns that a model was fitted on; None where they had none."""
+    return getattr(model, "feature_names_in_", None)

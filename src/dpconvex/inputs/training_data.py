@@ -25,7 +25,7 @@ from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
-from dpconvex.inputs.public_table import public_column_names, public_table_frame
+from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.on_demand import nw
@@ -152,8 +152,8 @@ def _read_training_partitions(
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
     """Return the data X, read by the model's schema if it has one, with the columns of the training or new ones."""
     owner = type(estimator).__name__
-    schema = getattr(estimator, "schema_", None)
-    if isinstance(schema, Schema) and not reset and not is_encoded_data(X, schema):
+    schema = fitted_schema(estimator)
+    if schema is not None and not reset and not is_encoded_data(X, schema):
         X = public_table_frame(schema, X, owner)
     X = order_data_by_bounds(estimator, X)
     _check_training_table(X, owner)

@@ -52,11 +52,8 @@ class PointwisePiecewiseLinear:
             object.__setattr__(self, name, numbers)
             increasing = all(left < right for left, right in pairwise(numbers))
             if not (numbers and increasing and all(map(math.isfinite, numbers))):
-                raise ValueError(
-                    f"The '{name}' parameter of a kinked loss must be finite numbers in increasing order. Got "
-                    f"{numbers} instead. A convex function has increasing slopes; drop a knot where the slope does "
-                    "not change."
-                )
+                remedy = "A convex function has increasing slopes; drop a knot where the slope does not change."
+                raise parameter_error(name, "a kinked loss", "finite numbers in increasing order", f"{numbers}", remedy)
         if len(self.slopes) != len(self.knots) + 1:
             raise ValueError(
                 "The 'slopes' parameter of a kinked loss must have one entry more than 'knots'. "

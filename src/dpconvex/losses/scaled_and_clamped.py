@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_positive
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.types import ScalarOrArray
 
@@ -37,10 +37,8 @@ class Scaled(PointwiseLoss):
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, PointwiseLoss):
-            raise TypeError(
-                "The 'loss' parameter of Scaled must be a loss such as Pinball(0.5). "
-                f"Got {type(self.loss).__name__} instead. Derive your own from PointwiseLoss."
-            )
+            allowed, remedy = "a loss such as Pinball(0.5)", "Derive your own from PointwiseLoss."
+            raise parameter_error("loss", "Scaled", allowed, type(self.loss).__name__, remedy, kind=TypeError)
         factor = check_positive("factor", "Scaled", self.factor, "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
 
@@ -82,6 +80,11 @@ class Scaled(PointwiseLoss):
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``factor * c''(u)``."""
         return self.factor * self.loss.curvature_at(u)
+
+
+def piecewise_linear_shape(loss: object) -> PointwisePiecewiseLinear | None:
+    """Return the piecewise-linear function that a loss is; None for others, and for a user's that does not say."""
+    return getattr(loss, "piecewise_linear", None)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class ClampedTargetLoss(DerivedPointwiseLoss):
     @property
     def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """That of the loss."""
-        return getattr(self.loss, "piecewise_linear", None)
+        return piecewise_linear_shape(self.loss)
 
     @property
     def smoothness(self) -> float:

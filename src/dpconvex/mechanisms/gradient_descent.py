@@ -343,10 +343,8 @@ def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> A
     except (TypeError, ValueError):
         array = np.array(np.nan)
     if array.shape != shape or not np.isfinite(array).all() or np.abs(array).max(initial=0.0) > 1e50:
-        raise ValueError(
-            f"The '{name}' parameter of {_OWNER} must be None or finite numbers of shape {shape}, in mapped units with "
-            f"the intercept first. Got shape {array.shape} instead."
-        )
+        allowed = f"None or finite numbers of shape {shape}, in mapped units with the intercept first"
+        raise parameter_error(name, _OWNER, allowed, f"shape {array.shape}")
     return array
 
 
@@ -366,10 +364,8 @@ def _check_descent_overflow(bounds: LinearBounds, steps: int, plain: Parameters,
     longest = (longest + std * (math.sqrt(bounds.dimension) + 40)) / bounds.n_samples
     rate = plain["step_size"]
     if not (rate * bounds.alpha * turn <= 2 and steps * rate * math.sqrt(turn) * longest < 1e100):
-        raise ValueError(
-            f"The 'step_size' parameter of {_OWNER} must be so small that steps cannot overflow: at most 2 / alpha in "
-            f"white coordinates. Got {rate!r} instead. Use a smaller step."
-        )
+        allowed = "so small that steps cannot overflow: at most 2 / alpha in white coordinates"
+        raise parameter_error("step_size", _OWNER, allowed, repr(rate), "Use a smaller step.")
 
 
 @calibrates(PLAIN)

@@ -17,6 +17,7 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise.noise_source import Seed
+from dpconvex.solvers.certified_descent import Solver
 from dpconvex.types import Array
 
 
@@ -92,9 +93,9 @@ def is_pure(guarantee: Guarantee) -> TypeGuard[PureDP | ApproxDP]:
     return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0)
 
 
-def loss_name(bounds: Bounds) -> str:
+def loss_name(bounds: Any) -> str:
     """Return the name of the loss's class, for messages."""
-    return type(getattr(bounds, "loss", None)).__name__
+    return type(bounds.loss).__name__
 
 
 def check_mechanism_records(bounds: Bounds, owner: str) -> None:
@@ -140,7 +141,7 @@ def check_mechanism_solver(solver: object, owner: str) -> None:
     if isinstance(solver, str):
         if solver.lower() in (name.lower() for name in SCIPY_METHODS):
             return
-    elif solver is None or callable(solver) or callable(getattr(solver, "solve", None)):
+    elif solver is None or callable(solver) or isinstance(solver, Solver):
         return
     got = repr(solver) if isinstance(solver, str) else type(solver).__name__
     raise ValueError(

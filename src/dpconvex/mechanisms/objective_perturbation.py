@@ -50,7 +50,7 @@ def check_perturbable_objective(bounds: Bounds) -> None:
             f"Use convolve({loss}(...), kernel, bandwidth) or OutputPerturbation()."
         )
     check_mechanism_slope(bounds, "ObjectivePerturbation")
-    if getattr(bounds, "cost", None) is not None:
+    if isinstance(bounds, RobustBounds) and bounds.cost is not None:
         raise ValueError(
             "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost they are known only where "
             "minimisers without noise lie. Use a radius or OutputPerturbation()."

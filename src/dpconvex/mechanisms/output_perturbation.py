@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
+from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy import certificate as certificates
@@ -73,10 +74,8 @@ def _check_output_gap(bounds: Bounds, gap: object) -> float:
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
     least = _smallest_output_gap(bounds)
     if gap < least:
-        raise ValueError(
-            f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
-            f"certified in float64 for every data set. Got {gap!r} instead."
-        )
+        allowed = f"at least {least:.3g} here: less cannot be certified in float64 for every data set"
+        raise parameter_error("gap", "OutputPerturbation", allowed, repr(gap))
     return gap
 
 
@@ -198,18 +197,17 @@ class OutputPerturbation(PrivateMechanism):
     radius: float | None = None
     name: ClassVar[str] = "output"
 
-    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+    def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         check_mechanism_solver(self.solver, "OutputPerturbation")
         if self.gap is not None:
             parameters[GAP] = self.gap
         if self.radius is not None:
             _check_output_radius(self.radius)
             parameters[RADIUS] = float(self.radius)
-        loss = getattr(bounds, "loss", None)
-        if not math.isfinite(bounds.smoothness) and getattr(loss, "piecewise_linear", None) is None:
+        if not math.isfinite(bounds.smoothness) and piecewise_linear_shape(bounds.loss) is None:
             raise TypeError(
-                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(loss).__name__} is neither. "
-                "Write it as KinkedLoss(knots, slopes), or declare its smoothness."
+                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(bounds.loss).__name__} is "
+                "neither. Write it as KinkedLoss(knots, slopes), or declare its smoothness."
             )
         return parameters
 

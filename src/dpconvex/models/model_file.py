@@ -25,10 +25,11 @@ from dpconvex.atomic_files import write_file_atomically
 from dpconvex.checks import MOST_FEATURES, check_positive
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
-from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
 from dpconvex.inputs.schema import Schema, parse_schema, schema_to_dict
-from dpconvex.inputs.settings import Classifier, Fitted, Label, resolve_kernel_setting
+from dpconvex.inputs.settings import Classifier, Fitted, Label, classifies, fitted_names, resolve_kernel_setting
 from dpconvex.mechanisms.gradient_descent import stated_farthest
+from dpconvex.privacy.bounds.linear import LinearRecord
 from dpconvex.privacy.certificate import Certificate, CertificateError, refuse_malformed_certificate
 from dpconvex.privacy.description import describe, rebuild_description
 from dpconvex.privacy.noise import SAMPLERS
@@ -121,13 +122,13 @@ def save_model(estimator: Any, path: str | os.PathLike[str], *, schema: PublicTa
 
 def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) -> str:
     """Return what :func:`save_model` writes, before it is checked that it can be loaded."""
-    steps = [step for _, step in getattr(estimator, "steps", [])]
+    steps = pipeline_steps(estimator)
     if len(steps) == 2 and isinstance(steps[0], PublicTable) and schema is None:
         schema, estimator = steps
     if isinstance(schema, PublicTable):
         schema = schema._parsed()
     if schema is None:
-        schema = getattr(estimator, "schema_", None)
+        schema = fitted_schema(estimator)
     name = type(estimator).__name__
     intervals = name == "DPConformal"
     # One of ours, not of a class derived from one.
@@ -136,7 +137,7 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
             f"The 'estimator' parameter of save_model must be one of {sorted([*known_estimators(), 'DPConformal'])}. "
             f"Got {name} instead."
         )
-    if not hasattr(estimator, "certificate_"):
+    if "certificate_" not in vars(estimator):
         raise ModelFileError(f"This {name} is not fitted: there is nothing to save. Call fit first.")
     try:
         content = _model_content(estimator.estimator_ if intervals else estimator, schema)
@@ -165,7 +166,7 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
             parameters[key] = plain
         except (TypeError, ValueError):
             omitted.append(key)
-    names = getattr(estimator, "feature_names_in_", None)
+    names, classes = fitted_names(estimator), estimator.classes_ if classifies(estimator) else None
     return {
         "format": FORMAT,
         "version": __version__,
@@ -174,11 +175,11 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
         "omitted": omitted,
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
-        "product_names": _plain_model_data(getattr(estimator, "product_names_", None)),
+        "product_names": _plain_model_data(vars(estimator).get("product_names_")),
         "columns": None if schema is None else schema_to_dict(schema),
         "coef": _plain_model_data(np.asarray(estimator.coef_)),
         "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
-        "classes": _plain_model_data(getattr(estimator, "classes_", None)),
+        "classes": _plain_model_data(classes),
         "released": _plain_model_data(estimator.released_),
         "certificate": json.loads(estimator.certificate_.to_json()),
     }
@@ -489,7 +490,8 @@ def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) 
             named = named.removeprefix(family)
         pairs["mechanism"] = (named, mechanism)
     if facts.mapping is not None:
-        pairs["fit_intercept"] = (getattr(bounds, "fit_intercept", False), facts.row_map.fit_intercept)
+        stated = isinstance(bounds, LinearRecord) and bounds.fit_intercept
+        pairs["fit_intercept"] = (stated, facts.row_map.fit_intercept)
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
         longest = facts.max_norm
@@ -542,7 +544,7 @@ def _check_model_releases(released: dict[str, Any], certificate: Certificate, sh
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
     """Raise unless the classes are a label set in order, the certificate's and the parameter's."""
-    owner, ordered = type(model).__name__, getattr(model, "_ordered_classes", False)
+    owner, ordered = type(model).__name__, model._ordered_classes
     _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
     with _refusing_model_file("'classes' must be different plain labels"):
         found = declared_label_set(classes, owner)
@@ -557,6 +559,6 @@ def _check_model_classes(model: Classifier, certificate: Certificate, classes: l
     with _refusing_model_file("parameter 'classes' is malformed"):
         declared = declared_label_set(model.classes, owner, ordered)
     with _refusing_model_file("parameter 'class_weight' is none that a fit takes"):
-        check_class_weight(getattr(model, "class_weight", None), classes, owner)
+        check_class_weight(model.class_weight, classes, owner)
     same = declared is None or declared.tolist() == classes
     _require_of_model_file(same, "'classes' differ from its parameter 'classes'")

@@ -339,8 +339,6 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     Privacy: that of `PairwiseObjective`. Counts of classes and tables of scores are private and stay inside.
     """
 
-    hessian_is_sampled = True
-
     def __init__(
         self, rows: DaskRows | MemoryRows, loss: PairLoss, alpha: float, min_positive: int = 1, min_negative: int = 1,
         linear: npt.ArrayLike | None = None, *, row_norm: float,

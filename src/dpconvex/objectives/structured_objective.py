@@ -15,7 +15,7 @@ from dpconvex.engine.summation import pairwise_summation, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.vector_losses import VectorLoss, link_parts
 from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_objective_margins
-from dpconvex.smoothing.vector_convolution import SmoothedMax
+from dpconvex.smoothing.vector_convolution import ConvolvedVectorLoss, SmoothedMax
 from dpconvex.types import Array
 
 GRADIENT_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
@@ -333,7 +333,7 @@ class StructuredObjective(LinearTermObjective):
     @property
     def kink_width(self) -> float:
         """Residual over which the loss turns; 0 for a kinked loss."""
-        return float(getattr(self.loss, "bandwidth", 0.0))
+        return self.loss.bandwidth if isinstance(self.loss, ConvolvedVectorLoss) else 0.0
 
     def smoothed(self, width: float) -> StructuredObjective:
         """Return the objective smoothed with a bandwidth of at least ``width``, for a warm start."""

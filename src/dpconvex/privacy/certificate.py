@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpconvex.losses import SeveralMarginLoss
 from dpconvex.privacy.bounds import RECORD, Bounds, bounds_from_dict
 from dpconvex.privacy.calibration import RESERVED, grid_of
 from dpconvex.privacy.description import Facts
@@ -338,8 +339,7 @@ class Certificate(CertifiedPromise):
         classes = self.parameters.get("n_classes", 2)
         whole = type(count) is int and type(classes) is int and classes >= 2
         require(whole, "The certificate's numbers of problems and classes must be integers.")
-        loss: Any = getattr(self.bounds, "loss", None)
-        joint = getattr(loss, "kind", None) == "several" and loss.outcomes == classes
+        joint = isinstance(self.bounds.loss, SeveralMarginLoss) and self.bounds.loss.outcomes == classes
         expected = 1 if classes == 2 or joint else classes
         require(count == expected, f"The certificate's {count} problems are not those of {classes} classes.")
         return int(count)
@@ -438,8 +438,8 @@ class Certificate(CertifiedPromise):
         """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
         names, got = " or ".join(kind.__name__ for kind in kinds), type(self.bounds).__name__
         require(isinstance(self.bounds, kinds), f"Mechanism {self.mechanism!r} needs {names}. Got {got} instead.")
-        kind = getattr(getattr(self.bounds, "loss", None), "kind", None)
-        require(kind != "several" or self.mechanism == "gradient", "Several margins are fitted by 'gradient' only.")
+        several_margins = isinstance(self.bounds.loss, SeveralMarginLoss)
+        require(not several_margins or self.mechanism == "gradient", "Several margins are fitted by 'gradient' only.")
         require(self.problems == 1 or several, f"Mechanism {self.mechanism!r} solves one problem only.")
 
     def term(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
 from dpconvex.privacy.certificate import (
@@ -50,6 +51,7 @@ class PreprocessingCertificate(CertifiedPromise):
     noise: dict[str, float]  # the epsilon of each exponential mechanism, or the std of Gaussian noise
     sampler: str  # where randomness comes from
     neighbors: str = "replace_one"  # always
+    unit = RECORD
 
     @property
     def term(self) -> CertifiedNoise:

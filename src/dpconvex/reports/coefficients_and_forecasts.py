@@ -10,11 +10,11 @@ from typing import Any, cast
 import numpy as np
 
 from dpconvex.engine import RowMap
-from dpconvex.inputs.settings import Classifier, Fitted
+from dpconvex.inputs.settings import Classifier, Fitted, classifies, fitted_names
 from dpconvex.losses import DiscreteHazard, Logistic, ProportionalOdds, Tweedie
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MARGINS, MECHANISMS
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.types import Array
@@ -89,42 +89,32 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
 
 def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
     """Return low and high ends for each vector of coefficients, shape (problems, columns, 2); None without them."""
-    found = getattr(model, "confidence_interval", None)
-    if found is None or not getattr(model, "inference", False):
+    if not model.inference:
         return None
     try:
-        ends = np.asarray(found(level))
+        ends = np.asarray(model.confidence_interval(level))
     except ValueError:  # a stranger's file without what intervals need
         return None
     return ends.reshape(-1, ends.shape[-2], 2)
 
 
-def interval_note(model: Fitted) -> str:
-    """Return what a model's intervals are about, where it is not what a reader expects."""
-    found = getattr(model, "_interval_note", None)
-    return "" if found is None else found() or ""
-
-
 def _coefficient_row_map(model: Fitted) -> RowMap | None:
     certificate: Certificate = model.certificate_
     bounds, parameters = certificate.bounds, certificate.parameters
-    if not hasattr(bounds, "row_norm") or "feature_bounds" not in parameters:
+    if model.takes_matrices or "feature_bounds" not in parameters:
         return None
-    intercept = bool(getattr(bounds, "fit_intercept", getattr(model, "fit_intercept", False)))
+    intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
     width = np.atleast_2d(model.coef_).shape[1]
     return RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
 
 
-def takes_matrices(model: Fitted) -> bool:
-    """Return whether a record is a matrix: such models have no intercept and no columns."""
-    return bool(getattr(model, "takes_matrices", False))
-
-
 def feature_names(model: Fitted) -> list[str]:
     """Return the names of the columns, or x0, x1, ..."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    letter = "theta" if takes_matrices(model) else "x"
-    return names or [f"{letter}{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
+    names = fitted_names(model)
+    if names is not None:
+        return [str(name) for name in names]
+    letter = "theta" if model.takes_matrices else "x"
+    return [f"{letter}{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
 
 
 def coefficient_column_bounds(model: Fitted) -> tuple[Array, Array] | None:
@@ -139,8 +129,8 @@ def coefficient_column_bounds(model: Fitted) -> tuple[Array, Array] | None:
 
 def coefficient_heading(model: Fitted) -> str:
     """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
-    labels: Sequence[object] = getattr(model, "classes_", ())
-    if getattr(model, "_ordered_classes", False):
+    labels = model.classes_ if classifies(model) else ()
+    if model._ordered_classes:
         return "log odds of a higher level"
     if len(labels) != 2:
         return "value"
@@ -160,7 +150,7 @@ def coefficient_problem_names(model: Fitted) -> list[str]:
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
         return [coefficient_heading(model)]
-    if not hasattr(model, "classes_"):
+    if not classifies(model):
         return [model._problem_name(number) for number in range(rows)]
     classes = [str(label) for label in model.classes_]
     return classes if len(classes) == rows else [f"value {number}" for number in range(rows)]
@@ -183,7 +173,7 @@ def coefficient_rows(model: Fitted, most: int | None = None) -> list[Coefficient
     """Return the intercept and the first coefficients in the user's units."""
     coef, names = np.atleast_2d(model.coef_)[:, :most], feature_names(model)[:most]
     values = list(zip(names, coef.T, strict=True))
-    if not takes_matrices(model):
+    if not model.takes_matrices:
         intercepts, above = np.atleast_2d(np.asarray(model.intercept_)), ["(intercept)"]
         if intercepts.size > len(coef):  # of levels that share coefficients
             intercepts, above = intercepts.T, [f"(above {label})" for label in cast(Classifier, model).classes_[:-1]]

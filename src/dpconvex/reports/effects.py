@@ -13,7 +13,7 @@ from scipy.stats import norm
 from dpconvex.checks import check_share
 from dpconvex.inputs.cells import read_cells
 from dpconvex.inputs.column_encoding import encode_columns, encoded_array
-from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.public_table import PublicTable, fitted_schema
 from dpconvex.inputs.schema import CALENDAR, Schema, SchemaCategory, SchemaDate, SchemaFlag, SchemaNumber, source_column
 from dpconvex.inputs.settings import Fitted
 from dpconvex.reports.coefficients_and_forecasts import LEVEL, coefficient_heading, feature_names
@@ -45,7 +45,7 @@ def column_effects(model: Fitted, schema: object = None, level: float = LEVEL) -
     """
     owner = f"{type(model).__name__}.plot_effects"
     level = check_share("level", owner, level)
-    known = getattr(model, "schema_", None) if schema is None else schema
+    known = fitted_schema(model) if schema is None else schema
     if known is None:
         raise ValueError(
             f"{owner} needs the schema of the table. Got none. Give the PublicTable of the fit: "

@@ -180,13 +180,12 @@ def _registry_flavor(certificate: Certificate) -> Entry:
     """Return the variant of differential privacy in the registry's words."""
     names = {PureDP: "Pure DP", GaussianDP: "Zero-concentrated DP"}
     added = certificate.neighbors == "add_or_remove_one"
-    columns = getattr(certificate.bounds, "n_features", "several")
     return {
         "name": names.get(type(certificate.guarantee), "Approximate DP"),
         "input_metric": "Symmetric distance" if added else "Change-one distance",
         "bound_on_input_distance": 1,
         "output_measure": promise_wording(certificate.guarantee),
-        "data_domain": f"Tables of {columns} bounded columns and a target.",
+        "data_domain": f"Tables of {certificate.bounds.n_features} bounded columns and a target.",
         "unprotected_quantities": ", ".join(unprotected_wording(certificate)),
     }
 

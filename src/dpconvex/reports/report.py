@@ -66,17 +66,14 @@ def render_report(
     certificate = model.certificate_
     certificate.verify()
     guarantee, sharper = certificate.guarantee, facts_of_model.gaussian_guarantee(certificate)
-    ledger = getattr(model, "ledger", None) if ledger is None else ledger
+    ledger = model.ledger if ledger is None else ledger
     release = ReleaseFileFacts() if release is None else release
-    spread, ahead, who = (
-        facts_of_model.coefficient_uncertainty(model),
-        facts_of_model.forecast_model(model),
-        wording.release_answer_wording(release),
-    )
+    spread, ahead = facts_of_model.coefficient_uncertainty(model), facts_of_model.forecast_model(model)
+    who = wording.release_answer_wording(release)
     attacks = [("by the claim", facts_of_model.attacker_limits(guarantee))]
     if sharper is not None:
         attacks.append(("by the mechanism itself", facts_of_model.attacker_limits(sharper)))
-    released = getattr(model, "released_", None) or {}
+    released = model.released_
     deltas = (1e-3, 1e-6, 1e-9) if isinstance(guarantee, GaussianDP) else ()
     few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
     intervals = interval_chart(model, _MOST_BARS) if few else None
@@ -129,7 +126,7 @@ def render_report(
         bounded=facts_of_model.coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
         interval_plot=intervals,
-        interval_note=facts_of_model.interval_note(model),
+        interval_note=model._interval_note() or "",
         effect_plot=None if intervals else effect_chart(model, _MOST_BARS),
         ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
@@ -234,7 +231,7 @@ def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
     facts = [
         (label, _plain_report_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)
     ]
-    facts.append(("loss", repr(getattr(bounds, "loss", ""))))
+    facts.append(("loss", repr(bounds.loss)))
     facts.append(("solver's certified tolerance", _plain_report_value(certificate.solver_tolerance)))
     return facts
 

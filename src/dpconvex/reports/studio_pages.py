@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import parse_schema, parse_schema_toml
-from dpconvex.inputs.settings import resolve_budget_setting
+from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
@@ -251,7 +251,7 @@ def verify_studio_model(content: bytes) -> dict[str, str]:
     verdict = _TEMPLATES.get_template("verdict.html")
     try:
         model = parse_model(model_json_object(content)).estimator
-        intervals = hasattr(model, "predict_interval")
+        intervals = isinstance(model, FittedIntervals)
         report = "" if intervals else render_report(model)
     except (ModelFileError, CertificateError, ValueError, TypeError) as error:
         return {"verdict": verdict.render(problem=str(error)), "report": ""}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.inputs.settings import Fitted
+from dpconvex.inputs.settings import Fitted, classifies
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg
@@ -22,7 +22,6 @@ from dpconvex.reports.coefficients_and_forecasts import (
     coefficient_rows,
     feature_names,
     gaussian_guarantee,
-    interval_note,
 )
 from dpconvex.reports.printable import printable_text
 
@@ -106,7 +105,7 @@ def summary_text(model: Fitted) -> str:
             if rows[-1].tests:
                 line = _test_columns(row.values[problem], row.tests[problem] if row.tests else [])
             text.append(f"{name:<{wide}}{line}")
-    if note := interval_note(model):
+    if note := model._interval_note():
         text += ["=" * width, *wrap(note, LINE)]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
@@ -139,7 +138,7 @@ def coefficient_summary_table(model: Fitted) -> Table:
 
     problems, columns = np.atleast_2d(model.coef_).shape
     left = {
-        "classes" if hasattr(model, "classes_") else "columns": problems - MOST_CLASSES,
+        "classes" if classifies(model) else "columns": problems - MOST_CLASSES,
         "coefficients": columns - MOST_COEFFICIENTS,
     }
     notes = [f"and {count:,} more {name}" for name, count in left.items() if count > 0]

@@ -240,9 +240,7 @@ def sampler_wording(certificate: Certificate) -> str:
 def public_facts_wording(certificate: Certificate) -> str:
     """Return the sizes and bounds that the noise was computed from."""
     bounds = certificate.bounds
-    facts = f"{bounds.n_samples:,} {bounds.counted}"
-    if hasattr(bounds, "n_features"):
-        facts += f", {bounds.n_features} features"
+    facts = f"{bounds.n_samples:,} {bounds.counted}, {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):
         facts += f", row norm at most {bounds.row_norm:.4g}"
     return facts + f", penalty alpha {bounds.alpha:.4g}"

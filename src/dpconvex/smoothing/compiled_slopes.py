@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.pointwise import Huber, Logistic, Loss, PointwisePiecewiseLinear, Squared
-from dpconvex.losses.scaled_and_clamped import Scaled
+from dpconvex.losses.pointwise import Huber, Logistic, Loss, Squared
+from dpconvex.losses.scaled_and_clamped import Scaled, piecewise_linear_shape
 from dpconvex.smoothing import kernels
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau_envelopes import MoreauLoss
@@ -58,7 +58,7 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
     if isinstance(loss, MoreauLoss):
         knots, slopes = np.array(loss.shape.knots), np.array(loss.shape.slopes)
         return CompiledSlope(residual, _MOREAU, 0, loss.modulus, loss.shape.slopes[0], 1.0, knots, slopes)
-    shape: PointwisePiecewiseLinear | None = getattr(loss, "piecewise_linear", None)
+    shape = piecewise_linear_shape(loss)
     if shape is not None:
         knots, weights = np.array(shape.knots), np.array(shape.weights)
         return CompiledSlope(residual, _KINKED, 0, 1.0, shape.slope, 1.0, knots, weights)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.checks import check_positive
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
@@ -75,10 +75,8 @@ class ConvolvedLoss(SmoothedLoss):
                 f"KinkedLoss. Got {name} instead. {remedy}"
             )
         if not isinstance(kernel, Kernel):
-            raise TypeError(
-                "The 'kernel' parameter of convolve must be a kernel such as LogisticKernel(). "
-                f"Got {type(kernel).__name__} instead. See dpconvex.smoothing.KERNELS."
-            )
+            allowed, remedy = "a kernel such as LogisticKernel()", "See dpconvex.smoothing.KERNELS."
+            raise parameter_error("kernel", "convolve", allowed, type(kernel).__name__, remedy, kind=TypeError)
         if kernel.dim != 1:
             raise ValueError(
                 "The 'kernel' parameter of convolve must have dim=1. "

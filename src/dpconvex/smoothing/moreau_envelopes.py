@@ -57,10 +57,8 @@ class MoreauLoss(SmoothedLoss):
         remedy = "A larger value is closer to the loss and less smooth."
         object.__setattr__(self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy))
         if not isinstance(self.loss, PointwiseLoss):
-            raise TypeError(
-                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-                f"Got {type(self.loss).__name__} instead. Write it as KinkedLoss(knots, slopes)."
-            )
+            allowed, remedy = "piecewise linear, Squared or Huber", "Write it as KinkedLoss(knots, slopes)."
+            raise parameter_error("loss", "moreau", allowed, type(self.loss).__name__, remedy, kind=TypeError)
         if self.loss.piecewise_linear is None:
             raise ValueError(
                 "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
@@ -515,10 +513,8 @@ def moreau_vector(
 def _check_conjugate(loss: PiecewiseLinear | Bowl, potential: str, curvature: float) -> None:
     """Raise unless the potential's conjugate exists at every slope of the loss."""
     if curvature < loss.lipschitz * (1 - 1e-12):
-        raise ValueError(
-            f"The 'curvature' parameter of moreau_vector must be at least {loss.lipschitz:g}, the loss's Lipschitz "
-            f"constant, for the potential {potential!r}. Got {curvature!r} instead."
-        )
+        allowed = f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential {potential!r}"
+        raise parameter_error("curvature", "moreau_vector", allowed, repr(curvature))
 
 
 def _moreau_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:

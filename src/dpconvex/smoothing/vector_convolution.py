@@ -77,7 +77,7 @@ def convolution_normal_mixture(kernel: Kernel, size: int) -> tuple[Array, Array]
     return np.sqrt(2.0 * np.exp(logs)), weights / weights.sum()
 
 
-class _ConvolvedVectorLoss(SmoothedVectorLoss):
+class ConvolvedVectorLoss(SmoothedVectorLoss):
     """The checks that all convolved losses share."""
 
     kernel: Kernel
@@ -105,7 +105,7 @@ class _ConvolvedVectorLoss(SmoothedVectorLoss):
         object.__setattr__(self, "bandwidth", number)
 
 
-class _IntegratedVectorLoss(_ConvolvedVectorLoss):
+class _IntegratedVectorLoss(ConvolvedVectorLoss):
     """A convolved loss whose value, gradient and Hessian come from one pass of a quadrature rule."""
 
     def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
@@ -151,11 +151,9 @@ class SmoothedFacets(_IntegratedVectorLoss):
         self._check_convolution((PiecewiseLinear, Bowl))
         mixed = isinstance(self.kernel, MixtureKernel) and self.kernel.dim > 1
         if not (mixed or isinstance(self.kernel, (GaussianKernel, ExponentialKernel))):
-            raise ValueError(
-                "The 'kernel' parameter of convolve_vector must be Gaussian, exponential or a mixture of Gaussian ones "
-                f"for pieces that turn in several directions. Got {type(self.kernel).__name__} instead. Use "
-                "GaussianKernel(), ExponentialKernel(m), or MixtureKernel of GaussianKernel(m)."
-            )
+            allowed = "Gaussian, exponential or a mixture of Gaussian ones for pieces that turn in several directions"
+            remedy = "Use GaussianKernel(), ExponentialKernel(m), or MixtureKernel of GaussianKernel(m)."
+            raise parameter_error("kernel", "convolve_vector", allowed, type(self.kernel).__name__, remedy)
         if isinstance(self.kernel, ExponentialKernel) and self.kernel.dim != self.loss.outputs:
             raise ValueError(
                 f"The 'kernel' parameter of convolve_vector must have dim={self.loss.outputs}: a product of "
@@ -275,7 +273,7 @@ def _convolved_facet_sums(x: Array, scale: Array, facets: MaxAffineFacets) -> tu
 
 
 @dataclass(frozen=True)
-class SmoothedL1(_ConvolvedVectorLoss):
+class SmoothedL1(ConvolvedVectorLoss):
     """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
 
     Only the law of one coordinate of the kernel enters, its `marginal_kernel`.
@@ -325,7 +323,7 @@ class SmoothedL1(_ConvolvedVectorLoss):
 
 
 @dataclass(frozen=True)
-class SmoothedProfile(_ConvolvedVectorLoss):
+class SmoothedProfile(ConvolvedVectorLoss):
     """A maximum of affine pieces that differ along one direction only (two pieces always do): closed forms.
 
     ``g(u) = <a_1, u> + c(<d, u>)`` with a kinked ``c`` of one variable; the kernel acts along d.
@@ -399,10 +397,8 @@ class SmoothedMax(_IntegratedVectorLoss):
                 f"directions. Got {len(self.loss.slopes)} instead."
             )
         if not isinstance(self.kernel, GaussianKernel):
-            raise ValueError(
-                "The 'kernel' parameter of convolve_vector must be Gaussian for pieces in several directions. "
-                f"Got {type(self.kernel).__name__} instead. Use GaussianKernel()."
-            )
+            allowed, remedy = "Gaussian for pieces in several directions", "Use GaussianKernel()."
+            raise parameter_error("kernel", "convolve_vector", allowed, type(self.kernel).__name__, remedy)
         if not self.loss.orthonormal:
             raise ValueError(
                 "The 'loss' parameter of SmoothedMax must have pieces along orthonormal directions. "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -157,13 +157,13 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
         )
 
 
-def accelerated_curvature_bound(objective: Objective) -> float:
+def accelerated_curvature_bound(objective: Any) -> float:
     """Return an upper bound of the curvature of F: a private number, for a mean of losses tight for the data.
 
     It is ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus alpha; the public
     bound where a tilt or an adversary adds curvature.
     """
-    public = float(getattr(objective, "smoothness"))  # noqa: B009
+    public = float(objective.smoothness)
     if not isinstance(objective, EmpiricalObjective) or objective.dim > EXACT_DIM or not math.isfinite(public):
         return public
     part = takes_sparse_blocks(lambda block, y, w: (block_gram(block, w),))

@@ -10,8 +10,9 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.objective import Objective
+from dpconvex.checks import parameter_error
+from dpconvex.objectives import EmpiricalObjective, PartitionedPairwiseObjective
+from dpconvex.objectives.objective import LinearTermObjective, Objective
 from dpconvex.solvers.certified_descent import (
     CertifiedDescent,
     ConvergenceError,
@@ -87,24 +88,21 @@ class BlackBox:
         """Return the black box's own answer, uncertified."""
         if isinstance(self.method, str):
             return _scipy_black_box(self.method, objective, start, tolerance)
-        solve = getattr(self.method, "solve", None)
-        if solve is not None:
-            return np.asarray(solve(objective, start, tolerance).point)
+        if isinstance(self.method, Solver):
+            return np.asarray(self.method.solve(objective, start, tolerance).point)
         if callable(self.method):
             return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
-        raise TypeError(
-            "The 'method' parameter of BlackBox must be a solver, a callable or the name of a scipy method. "
-            f"Got {type(self.method).__name__} instead."
-        )
+        allowed = "a solver, a callable or the name of a scipy method"
+        raise parameter_error("method", "BlackBox", allowed, type(self.method).__name__, kind=TypeError)
 
 
 def polish_black_box(objective: Objective, point: Array, tolerance: float) -> Solution:
     """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
-    if not getattr(objective, "hessian_is_sampled", False):
+    if not isinstance(objective, PartitionedPairwiseObjective):
         return newton_or_lbfgs(objective.dim).solve(objective, point, tolerance)
-    # A sample that misses a direction makes Newton's steps useless; gradients alone get there from any point.
+    # A Hessian of a sample that misses a direction makes steps useless; gradients alone get there from any point.
     try:
         return Newton(max_iterations=50).solve(objective, point, tolerance)
     except ConvergenceError:
@@ -128,7 +126,7 @@ def _limit_black_box_answer(objective: Objective, answer: Array, start: Array) -
     if answer.shape != start.shape or not np.isfinite(answer).all():
         return start
     bound = getattr(objective, "gradient_bound", math.inf)
-    linear = float(np.linalg.norm(getattr(objective, "linear", 0.0)))
+    linear = float(np.linalg.norm(objective.linear)) if isinstance(objective, LinearTermObjective) else 0.0
     radius = (bound + linear) / objective.strong_convexity
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(answer))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ class Solution:
     gap: float | None = None
 
 
+@runtime_checkable
 class Solver(Protocol[ObjectiveType]):
     """A certified minimiser of strongly convex objectives of the type that is its parameter."""
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from dpconvex.engine.block_products import CompensatedBlockSum
 from dpconvex.engine.rows import Sums
 from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear
-from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, piecewise_linear_shape
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT, Objective, exact_difference, exact_objective_margins
 from dpconvex.smoothing.moreau_envelopes import moreau
@@ -32,7 +32,7 @@ from dpconvex.types import Array
 
 def duality_gap_kinks(objective: EmpiricalObjective, owner: str) -> PointwisePiecewiseLinear:
     """Return the piecewise-linear shape of the objective's loss, or raise."""
-    kinks: PointwisePiecewiseLinear | None = getattr(objective.loss, "piecewise_linear", None)
+    kinks = piecewise_linear_shape(objective.loss)
     if kinks is None:
         raise TypeError(
             f"{owner} needs a piecewise-linear loss, but {type(objective.loss).__name__} is none. Write it as "

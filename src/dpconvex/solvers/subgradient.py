@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowIndices, Sums
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import single_threaded_blas
@@ -56,14 +57,13 @@ class SubgradientRecords:
 
 def load_subgradient_records(objective: EmpiricalObjective, solver: str) -> SubgradientRecords:
     """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
-    rows = getattr(objective, "rows", None)
-    mapped = None if isinstance(rows, SparseRows) else getattr(rows, "mapped", None)
-    if mapped is None:
+    rows = objective.rows if isinstance(objective, EmpiricalObjective) else None
+    if not isinstance(rows, MemoryRows) or isinstance(rows, SparseRows):
         raise TypeError(
             f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
             "with all their zeros. Use Newton() or LBFGS()."
         )
-    block, targets, weights = mapped()
+    block, targets, weights = rows.mapped()
     block = np.ascontiguousarray(block)
     if isinstance(objective.loss, ClampedTargetLoss):
         targets = objective.loss.clamp(targets)

@@ -272,8 +272,7 @@ class Bounds:
 
     def _check_positive(self, *names: str, allowed: str = "a finite number above 0") -> None:
         for name in names:
-            value = getattr(self, name)
-            check_number(name, type(self).__name__, value, allowed, 0, math.inf, low_open=True)
+            check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
 
     def _wrong(self, name: str, wanted: str, remedy: str = "", error: type[Exception] = ValueError) -> Exception:
         """Return the error of a parameter that is not as it must be."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from dpconvex.checks import check_count
+from dpconvex.losses import Tweedie
 from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import DescribableLoss, Facts
 
@@ -167,7 +168,7 @@ class LinearBounds(LinearRecord):
         norm of a linear term added to F.
         """
         if self.loss.kind != "residual":
-            return getattr(self.loss, "most", None)  # of a rate, whose loss clips responses there
+            return self.loss.most if isinstance(self.loss, Tweedie) else None  # responses are clipped there
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + tilt) / self.alpha
         kinks = getattr(self.loss, "piecewise_linear", None)

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge, PointwiseLoss
+from dpconvex.losses import PointwiseLoss
+from dpconvex.losses.pair_losses import PairLoss, PairSquared, PairSquaredHinge
 from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import check_robust_loss
 from dpconvex.privacy.description import Facts
 
-PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
 _PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
 _CANCELLED = 16  # roundings of the two parts of a gradient that cancel; certificates of points allow for five
 
@@ -102,7 +102,7 @@ class PairwiseBounds(Bounds):
         if self.neighbors != "replace_one" and not self.label_private:
             wanted = "True under 'add_or_remove_one': public labels tell how many records there are"
             raise self._wrong("label_private", wanted)
-        if not hasattr(self.loss, "monotone"):
+        if not isinstance(self.loss, PairLoss):
             raise self._wrong("loss", "a loss of score differences such as PairLogistic()", error=TypeError)
         for name in ("min_positive", "min_negative"):
             check_count(name, owner, getattr(self, name), 1)
@@ -279,8 +279,8 @@ class TopRankBounds(Bounds):
         if self.neighbors != "replace_one":
             wanted = "'replace_one': where minimisers lie depends on a public number of records"
             raise self._wrong("neighbors", wanted)
-        falls = getattr(self.loss, "slope_range", (-1.0, 1.0))[1] <= 0
-        if getattr(self.loss, "kind", None) != "margin" or not falls:
+        known = isinstance(self.loss, PointwiseLoss) and self.loss.kind == "margin"
+        if not known or self.loss.slope_range[1] > 0:
             raise self._wrong("loss", "a margin loss that never increases, such as Logistic()")
         if not math.isfinite(self.loss.smoothness):
             raise self._wrong("loss", "smooth", "Smooth it with convolve(loss, kernel, bandwidth).")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import check_count, check_number, parameter_error
 from dpconvex.privacy.calibration import check_neighbors
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")
@@ -32,9 +32,7 @@ class RowScoreBounds:
             allowed = "a finite number, low below high"
             object.__setattr__(self, name, check_number(name, "RowScore", value, allowed, -1e300, 1e300))
         if not 0 < self.high - self.low < math.inf:
-            raise ValueError(
-                f"The 'low' parameter of RowScore must be below 'high'. Got {self.low!r} and {self.high!r} instead."
-            )
+            raise parameter_error("low", "RowScore", "below 'high'", f"{self.low!r} and {self.high!r}")
 
     def sensitivity(self, neighbors: str) -> Fraction:
         """Return how far the score moves when one record changes: 1, whether it is replaced, added or removed."""

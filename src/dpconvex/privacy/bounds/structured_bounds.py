@@ -191,6 +191,7 @@ class DeclaredBounds(Bounds):
     alpha: float = 0.0
     neighbors: str = "replace_one"
     name: str = "an objective of one's own"
+    loss = None
     sums_records = False
 
     def __post_init__(self) -> None:

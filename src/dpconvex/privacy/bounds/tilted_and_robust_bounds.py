@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_number
-from dpconvex.losses import PointwiseLoss
+from dpconvex.checks import check_number, parameter_error
+from dpconvex.losses import Loss, PointwiseLoss
+from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.privacy.bounds import EPS
 from dpconvex.privacy.bounds.linear import LinearRecord
 from dpconvex.privacy.description import DescribableLoss, Facts
@@ -24,15 +25,13 @@ _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 
 def check_robust_loss(loss: DescribableLoss, owner: str) -> None:
     """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
-    if not hasattr(loss, "value"):
-        raise TypeError(
-            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
-            f"Got {type(loss).__name__} instead."
-        )
+    if not isinstance(loss, Loss):
+        allowed = "one of dpconvex.losses, whose values are known"
+        raise parameter_error("loss", owner, allowed, type(loss).__name__, kind=TypeError)
     base = loss
     while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
         base = base.loss
-    kinks = getattr(base, "piecewise_linear", None)
+    kinks = piecewise_linear_shape(base)
     if kinks is not None:
         # A convex function is least at a knot, unless it falls forever.
         negative = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0 or min(kinks.heights) < 0
@@ -398,7 +397,7 @@ class RobustBounds(LinearRecord):
         if self.norm not in NORMS:
             raise self._wrong("norm", f"one of {list(NORMS)}")
         self._check_shape()
-        if self.residual and (self.cost is not None or not hasattr(self.loss, "slope_at")):
+        if self.residual and (self.cost is not None or not isinstance(self.loss, PointwiseLoss)):
             raise self._wrong("loss", "a margin loss with a cost, and a loss that is known otherwise")
         if not self.residual and getattr(self.loss, "slope_range", (-1.0, 0.0))[1] > 0:
             wanted = "never increasing in the margin: else the adversary's best move is another one"
