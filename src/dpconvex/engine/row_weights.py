@@ -27,23 +27,13 @@ _LOOKUP_ROWS = 1 << 20  # rows whose weights are looked up at a time
 class RowWeights:
     """One number per row between 0 and 1, and the people behind the rows.
 
-    Attributes
-    ----------
-    values : array of shape (n_rows,)
-        What each row counts for; those of one record sum to at most 1.
-    records : int
-        Public number of records: people, or rows where every row is a record of its own.
-    tags : array of shape (n_rows,), optional
-        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY`
-        where it names nobody. None where every row is a record of its own.
-
-    Notes
-    -----
     Privacy: values, tags and the number of rows of a person are private; `records` is public.
     """
 
-    values: Array
-    records: int
+    values: Array  # what each row counts for; those of one record sum to at most 1
+    records: int  # people, or rows where every row is a record of its own
+    # Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY` where it
+    # names nobody. None where every row is a record of its own.
     tags: Tags | None = None
 
     def take(self, rows: npt.NDArray[np.integer]) -> RowWeights:

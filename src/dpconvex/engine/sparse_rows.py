@@ -34,19 +34,11 @@ _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many
 
 @dataclass(frozen=True, eq=False)
 class NonZeroRows:
-    """Rows by their non-zeros, sorted by column, every column once.
+    """Rows by their non-zeros, sorted by column, every column once."""
 
-    Attributes
-    ----------
-    indptr, columns, values : array
-        Where each row begins among the values, the columns of these and the values themselves, float32 or float64.
-    shape : tuple of int
-        Number of rows and of columns.
-    """
-
-    indptr: RowIndices
+    indptr: RowIndices  # where each row begins among the values
     columns: npt.NDArray[np.uint32]
-    values: npt.NDArray[Any]
+    values: npt.NDArray[Any]  # float32 or float64
     shape: tuple[int, int]
     ndim = 2
 
@@ -142,17 +134,9 @@ class SparseRows(MemoryRows):
 
     A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
     the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
-    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
+    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros. X may be of
+    any sparse format; entries of one row and column are added up.
 
-    Parameters
-    ----------
-    X : sparse matrix or array of scipy, or NonZeroRows
-        Of any format; entries of one row and column are added up.
-    y, row_map, target_shift, target_scale, threads, cache, weights
-        As for `MemoryRows`.
-
-    Notes
-    -----
     Privacy: sums of multiples of rows err less than those of `MemoryRows`. What a record contributes,
     ``m f base_j + fl(m f c_j) scale_j``, is computed from the record alone, and what additions lose is kept, so that a
     sum errs by the roundings of its result and of at most 12 additions of parts, whatever the number of rows.

@@ -30,50 +30,25 @@ from dpconvex.privacy.guarantees import Guarantee
 class FitConfig:
     """Public choices of a run, which its certificate states.
 
-    Attributes
-    ----------
-    records_per_coefficient : float
-        ``n mu / dimension``, the effective number of records, for each quantile level.
-    clip, late_clip : float
-        Largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm; the same in rounds
-        with released curvature. With intervals of least squares the second is for matrices alone: late gradients limit
-        the product of residual and row, so that long rows, such as those of rare flags, keep their weight.
-    width : float
-        Largest residual of least squares, or slope of a rate, in units of its scale; 1 for other losses.
-    eigenvalue_floor : float
-        Least eigenvalue of the second moments, in units of the noise's spectral norm.
-    radius_multiple : float
-        Norm that rows are clipped to for second moments, in units of a quantile of their norms.
-    max_octaves : int
-        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
-    geometry_rows, early_rows : int or None
-        Number of rows that geometry and early rounds use; None for all.
-    ranking, raw_target, inference : bool
-        Whether only the order of margins matters; whether the target has no public bounds; whether the run pays for
-        confidence intervals, so that nothing is shrunk.
-    levels : tuple of float
-        Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
-    targets : int
-        Number of targets: 1, or as many as there are levels.
-    smooth : tuple of (int, int, float)
-        Penalised curves: first column, number of columns, and the strength with which second differences count.
+    With intervals of least squares ``late_clip`` is for matrices alone: late gradients limit the product of residual
+    and row, so that long rows, such as those of rare flags, keep their weight.
     """
 
-    records_per_coefficient: float
-    clip: float = 1.0
-    late_clip: float = 1.0
-    width: float = 1.0
-    eigenvalue_floor: float = 0.5
-    radius_multiple: float = 1.1
-    max_octaves: int = 0
-    geometry_rows: int | None = None
-    early_rows: int | None = None
-    ranking: bool = False
-    raw_target: bool = False
-    inference: bool = False
-    levels: tuple[float, ...] = ()
-    targets: int = 1
-    smooth: tuple[tuple[int, int, float], ...] = ()
+    records_per_coefficient: float  # n mu / dimension, the effective number of records, for each quantile level
+    clip: float = 1.0  # largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm
+    late_clip: float = 1.0  # the same in rounds with released curvature
+    width: float = 1.0  # largest residual of least squares, or slope of a rate, in units of its scale; 1 for others
+    eigenvalue_floor: float = 0.5  # least eigenvalue of the second moments, in units of the noise's spectral norm
+    radius_multiple: float = 1.1  # clip of rows for second moments, in units of a quantile of their norms
+    max_octaves: int = 0  # octaves above 1 that columns may reach: more than 0 where no bounds of columns are public
+    geometry_rows: int | None = None  # number of rows that geometry uses; None for all
+    early_rows: int | None = None  # the same of early rounds
+    ranking: bool = False  # whether only the order of margins matters
+    raw_target: bool = False  # whether the target has no public bounds
+    inference: bool = False  # whether the run pays for confidence intervals, so that nothing is shrunk
+    levels: tuple[float, ...] = ()  # of several quantiles that one run finds; of a single one it is the loss's
+    targets: int = 1  # or as many as there are levels
+    smooth: tuple[tuple[int, int, float], ...] = ()  # penalised curves: first column, number of columns, strength
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))

@@ -28,28 +28,17 @@ from dpconvex.types import Array
 
 @dataclass(frozen=True)
 class RowGeometry(Coordinates):
-    """Released coordinates, the median norm of rows in them, and the second moment of each coordinate.
+    """Released coordinates, the median norm of rows in them, and the second moment of each coordinate."""
 
-    Attributes
-    ----------
-    median_row_norm : float
-        Released, with the constant included: the unit of clips.
-    moments : array of shape (dimension,)
-        Estimated second moment of each coordinate; below 1 where an eigenvalue was raised.
-    moment_noise_std : array of shape (dimension,)
-        Standard deviation of the noise that is left in the moments.
-    most_variance, unseen_value : array of shape (columns,)
-        For intervals: variance that histograms leave to each column, before coordinates, infinite unless they show 0
-        alone; and the size of other values there.
-    prior_moments : array of shape (columns,)
-        Second moment that a weak prior gives to columns of which histograms show 0 alone; 0 for others.
-    """
-
-    median_row_norm: float = 1.0
+    median_row_norm: float = 1.0  # released, with the constant included: the unit of clips
+    # Estimated second moment of each coordinate, below 1 where an eigenvalue was raised, and the noise left in it.
     moments: Array = field(default_factory=lambda: np.ones(1))
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
+    # For intervals: variance that histograms leave to each column, before coordinates, infinite unless they show 0
+    # alone; and the size of other values there.
     most_variance: Array = field(default_factory=lambda: np.full(1, np.inf))
     unseen_value: Array = field(default_factory=lambda: np.zeros(1))
+    # Second moment that a weak prior gives to columns of which histograms show 0 alone; 0 for others.
     prior_moments: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
@@ -139,27 +128,15 @@ def column_octaves(max_octaves: int) -> int:
 
 
 class ColumnUnits(NamedTuple):
-    """What histograms tell of the geometry of columns.
-
-    Attributes
-    ----------
-    units, centres, spreads : array of shape (columns,)
-        Unit and centre of every column, and its standard deviation in this unit.
-    rare : array of shape (columns,)
-        Whether values would be too long in units of the standard deviation, so that the unit is larger.
-    outermost : array of shape (columns,)
-        Largest size that values may have of which a histogram shows none but 0; 0 for other columns.
-    most_variance, unseen_values : array of shape (columns,)
-        For intervals, of the same columns: the most variance that is likely, else infinite; the size of such values.
-    """
+    """What histograms tell of the geometry of columns."""
 
     units: Array
     centres: Array
-    spreads: Array
-    rare: NDArray[np.bool_]
-    outermost: Array
-    most_variance: Array
-    unseen_values: Array
+    spreads: Array  # standard deviations in units
+    rare: NDArray[np.bool_]  # whether values would be too long in units of the deviation, so that the unit is larger
+    outermost: Array  # largest size that values may have of which a histogram shows none but 0; 0 for other columns
+    most_variance: Array  # for intervals, of the same columns: the most that is likely, else infinite
+    unseen_values: Array  # and the size of such values
 
 
 def _column_geometry_units(

@@ -84,20 +84,10 @@ class GradientRounds:
     ) -> PosteriorEstimate:  # fmt: skip
         """Release gradients of the term `name`, each at the posterior mean of the minimiser, and return the posterior.
 
-        Parameters
-        ----------
-        start, lead_variance : array and float
-            A constant, to which coefficients are shrunk, and the variance of its intercept.
-        earlier : tuple, optional
-            Mean, variance and drift of earlier rounds: see :meth:`NewtonPosterior.remember`.
-        at : array, optional
-            First point; the start by default.
-        curvature : callable, optional
-            Expected curvature at a point, where it is not that of the loss alone.
-        centred : callable, optional
-            Corrects the intercept of a point.
-        mean_gradient : array, optional
-            A part of every mean gradient that was released before.
+        Coefficients are shrunk to a constant, the ``start``, whose intercept has ``lead_variance``; ``at`` is the first
+        point, the start by default. ``earlier`` is for :meth:`NewtonPosterior.remember`. ``curvature`` is the expected
+        one at a point, where it is not that of the loss alone; ``centred`` corrects the intercept of a point;
+        ``mean_gradient`` is a part of every mean gradient that was released before.
         """
         frame, config, term = self.frame, self.config, self.terms[name]
         weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0

@@ -23,26 +23,15 @@ from dpconvex.types import Array
 class LocationPrior:
     """Prior of a quantile and of the scale of a logistic law around it.
 
-    Attributes
-    ----------
-    low, high : float
-        Bracket of the quantile, five times as likely in the middle as at the ends.
-    finest, widest : float
-        Range of scales, log-uniform.
-    below, above : float
-        Distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform.
-
-    Notes
-    -----
-    The search runs along a line: the bracket itself, extended by half its width on a side with such distances. There
-    the line stands for distances from the bracket's end in equal factors (:meth:`at`).
+    The search runs along a line: the bracket itself, extended by half its width on a side with distances beyond it.
+    There the line stands for distances from the bracket's end in equal factors (:meth:`at`).
     """
 
-    low: float
+    low: float  # bracket of the quantile, five times as likely in the middle as at the ends
     high: float
-    finest: float
+    finest: float  # range of scales, log-uniform
     widest: float
-    below: float = 0.0
+    below: float = 0.0  # distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform
     above: float = 0.0
 
     @property
@@ -88,23 +77,12 @@ class LocationTails:
 
     Of costs most are 0 or small, and a few large ones make the mean: a clip at a few scales would leave them out.
     Symmetric tails bias no mean, and do not raise the clip.
-
-    Attributes
-    ----------
-    centres : array of shape (bins,)
-        Centre of each bin.
-    shares : array of shape (bins,)
-        Share of the records in each bin; 0 where noise hides it.
-    std : float
-        Noise of a share.
-    counted : array of shape (bins,)
-        The same shares up to one octave beyond the last significant ones, with their noise.
     """
 
-    centres: Array
-    shares: Array
-    std: float
-    counted: Array
+    centres: Array  # of the bins
+    shares: Array  # of the records in each bin; 0 where noise hides it
+    std: float  # noise of a share
+    counted: Array  # the same shares up to one octave beyond the last significant ones, with their noise
 
     @classmethod
     def of(

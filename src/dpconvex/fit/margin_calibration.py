@@ -60,26 +60,10 @@ def calibrate_margin(
 ) -> tuple[float, float, float]:  # fmt: skip
     r"""Return intercept and slope of a margin of unit std that minimise a penalised mean loss, and its curvature.
 
-    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels stand for the records in
-    ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``. The prior of c is normal around the result of
-    the rounds.
-
-    Parameters
-    ----------
-    counts, std : array of shape (2, bins) and float
-        Noisy share of the records in each bin, negatives first, and the noise of each.
-    edges : array of shape (bins + 1,)
-        Edges of the bins.
-    share : float
-        Released share of positives.
-    loss : PointwiseLoss
-        Smooth loss of ``y z``.
-    fit_intercept : bool
-        Whether the intercept is free; it is 0 otherwise.
-    penalty : array of shape (2, 2)
-        Second derivative of the penalty.
-    before : pair of floats
-        Intercept and slope of the rounds.
+    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels (``counts``, negatives first,
+    with noise ``std``) stand for the records in ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``.
+    The prior of c is normal around the result of the rounds, ``before``. ``share`` is the released share of positives;
+    without ``fit_intercept`` the intercept is 0.
     """
     labels, bins = np.array([-1.0, 1.0]), edges.size - 1
     # Sums over bins are known better than bins: the difference is spread over all bins evenly.

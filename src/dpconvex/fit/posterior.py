@@ -21,59 +21,28 @@ from dpconvex.types import Array
 
 @dataclass(frozen=True)
 class PosteriorEstimate:
-    """Posterior of a minimiser after some rounds.
-
-    Attributes
-    ----------
-    mean, variance : array of shape (dimension,)
-        Posterior.
-    unshrunk_mean, unshrunk_variance : array of shape (dimension,)
-        Mean and variance without the prior, which shrinks coefficients to the starting constant.
-    kept_share : float
-        Norm of the posterior mean over that of the mean without the prior.
-    """
+    """Posterior of a minimiser after some rounds."""
 
     mean: Array
     variance: Array
-    unshrunk_mean: Array
+    unshrunk_mean: Array  # without the prior, which shrinks coefficients to the starting constant
     unshrunk_variance: Array
-    kept_share: float = 1.0
+    kept_share: float = 1.0  # norm of the posterior mean over that of the mean without the prior
 
 
 @dataclass(frozen=True)
 class PosteriorLocalLoss:
-    """Quadratic model of the mean loss near its minimiser, and the queries that measure gradient and Hessian.
+    """Quadratic model of the mean loss near its minimiser, and the queries that measure gradient and Hessian."""
 
-    Attributes
-    ----------
-    slope : QuerySlope
-        Derivative of the loss: gradients are sums of slope times row.
-    curvature : float
-        Expected mean second derivative in the prediction, reduced by clips and weights.
-    scale : float
-        Unit of predictions: 1 for margins, the scale of target or residuals.
-    unit : float
-        Unit of slopes: 1, or that of clipped residuals.
-    factor : QueryFactor, optional
-        Weight of rows whose second moments are the Hessian, divided by ``max_second_derivative``.
-    max_second_derivative : float
-        Second derivative of a record with factor 1.
-    slope_std : float
-        Expected standard deviation of slopes at the minimiser.
-    score, score_unit : QueryFactor, optional, and float
-        For intervals: weight of rows whose second moments are the covariance of gradients, up to the unit; by default
-        that of the slope.
-    bias : float
-        For intervals: allowance for a bias of the mean gradient, in each coordinate.
-    """
-
-    slope: QuerySlope
-    curvature: float
-    scale: float
-    unit: float = 1.0
-    factor: QueryFactor | None = None
-    max_second_derivative: float = 1.0
-    slope_std: float = 0.5
+    slope: QuerySlope  # derivative of the loss: gradients are sums of slope times row
+    curvature: float  # expected mean second derivative in the prediction, reduced by clips and weights
+    scale: float  # unit of predictions: 1 for margins, the scale of target or residuals
+    unit: float = 1.0  # of slopes: 1, or that of clipped residuals
+    factor: QueryFactor | None = None  # of rows whose second moments are the Hessian over max_second_derivative
+    max_second_derivative: float = 1.0  # of a record with factor 1
+    slope_std: float = 0.5  # expected standard deviation of slopes at the minimiser
+    # For intervals: weight of rows whose second moments are the covariance of gradients, up to the unit, by default
+    # that of the slope; and an allowance for a bias of the mean gradient, in each coordinate.
     score: QueryFactor | None = None
     score_unit: float = 1.0
     bias: float = 0.0
@@ -84,22 +53,12 @@ _FACTORS = np.array(constants.CURVATURE_FACTORS)[:, None]
 
 
 class NewtonPosterior:
-    """Newton points of noisy gradients, and the posterior of the minimiser.
+    """Newton points of noisy gradients, and the posterior of the minimiser, whose prior mean ``start`` is a constant.
 
-    Parameters
-    ----------
-    start : array of shape (dimension,)
-        Prior mean of the minimiser: a constant.
-    curvature, log_curvature_std : array of shape (dimension,)
-        Expected curvature of each coordinate, and the standard deviation of its logarithm.
-    lead, lead_variance : int, and float or array of shape (lead,)
-        Number of intercepts, which come first, and their variance around their start.
-    nonquadratic_error : float
-        Error of a step, relative to its length, because the function is not quadratic.
-    variances, prior : array of shape (scales,)
-        Variances that coefficients may have, and their probabilities.
-    lead_moments : array of shape (lead, dimension - lead), optional
-        Weights of squared coefficients in the variance of each intercept's margin; of one intercept by default.
+    ``lead`` intercepts come first, with ``lead_variance`` around their start; ``lead_moments``, of shape (lead,
+    dimension - lead), are weights of squared coefficients in the variance of each intercept's margin.
+    ``nonquadratic_error`` is that of a step, relative to its length. ``variances`` are those that coefficients may
+    have, ``prior`` their probabilities.
     """
 
     def __init__(
@@ -216,18 +175,9 @@ def posterior(
 ) -> tuple[Array, Array, Array, Array]:
     """Return posterior mean and variance of coefficients, and both without the prior.
 
-    Parameters
-    ----------
-    found, variance : array of shape (models, size)
-        Noisy coefficients under each model, and the variance of their noise.
-    logs : array of shape (models, size)
-        Log likelihood of each model, up to a constant.
-    variances : array of shape (scales,)
-        Prior variances that coefficients may have.
-    prior : array of shape (scales,)
-        Probabilities of the common scale; each coefficient may be some octaves off.
-    known : array of shape (size,) or float
-        Variance that is added to every prior variance.
+    Noisy coefficients ``found``, the variance of their noise, and the log likelihood of each model have the shape
+    (models, size). ``prior`` has the probabilities of the common scale, one of ``variances``; each coefficient may be
+    some octaves off. ``known`` is added to every prior variance.
     """
     before = variances[:, None, None] + known
     total = before + variance

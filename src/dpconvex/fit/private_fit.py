@@ -50,16 +50,9 @@ from dpconvex.types import Array
 class PrivateFit:
     """Release whitening coordinates M, fit coefficients phi of rows ``M x``, and return ``theta = M^T phi``.
 
-    Attributes: ``lead`` is 1 with an intercept, else 0; ``mass`` is the total weight of the records.
-
-    Parameters
-    ----------
-    rows, config : PrivateRows and FitConfig
-        The handle that answers queries, and the public choices.
-    kernel, bandwidth : Kernel, float or None
-        Smoothing; the bandwidth is in mapped units, None for multiples of the scales of target and residuals.
-    released : dict
-        Receives what is released on the way.
+    ``rows`` answers queries, ``config`` has the public choices, and ``released`` receives what is released on the way.
+    A bandwidth is in mapped units, None for multiples of the scales of target and residuals. ``lead`` is 1 with an
+    intercept, else 0; ``mass`` is the total weight of the records.
     """
 
     def __init__(
