@@ -99,13 +99,9 @@ def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayL
 
 
 def epsilon_lower_bound(
-    likely_hits: ArrayLike,
-    likely_runs: int,
-    rare_hits: ArrayLike,
-    rare_runs: int,
-    delta: float,
+    likely_hits: ArrayLike, likely_runs: int, rare_hits: ArrayLike, rare_runs: int, delta: float,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return what an attack proves: a lower confidence bound on epsilon by the counts of one event.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)``, floored at 0, with Clopper-Pearson limits at
@@ -422,18 +418,10 @@ def _draw_attacked_outputs(sampler: Sampler, count: int, rng: np.random.Generato
 
 
 def audit(
-    sample_first: Sampler,
-    sample_second: Sampler,
-    guarantee: Claim,
-    runs: int = 100_000,
-    *,
-    delta: float | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-    statistic: Callable[[Array], ArrayLike] | None = None,
-    selection_share: float = 0.2,
-    bits: bool = False,
-) -> AuditResult:
+    sample_first: Sampler, sample_second: Sampler, guarantee: Claim, runs: int = 100_000, *, delta: float | None = None,
+    confidence: float = DEFAULT_CONFIDENCE, rng: np.random.Generator | int | None = None,
+    statistic: Callable[[Array], ArrayLike] | None = None, selection_share: float = 0.2, bits: bool = False,
+) -> AuditResult:  # fmt: skip
     """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)`` for one event ``statistic > threshold`` (or ``<=``), with

@@ -28,13 +28,9 @@ class NeighborPair:
 
 
 def person_pairs(
-    X: ArrayLike,
-    y: ArrayLike,
-    groups: ArrayLike,
-    record: ArrayLike,
-    targets: tuple[float, float],
+    X: ArrayLike, y: ArrayLike, groups: ArrayLike, record: ArrayLike, targets: tuple[float, float],
     rows: tuple[int, int] = (1, 50),
-) -> Iterator[NeighborPair]:
+) -> Iterator[NeighborPair]:  # fmt: skip
     """Yield pairs of neighbouring tables that differ in one person, whose rows are all alike.
 
     Parameters
@@ -186,15 +182,9 @@ def _fit_estimator(model: Model, data: tuple[Array, ...]) -> Any:
 
 
 def audit_estimator(
-    estimator: Model,
-    pair: NeighborPair,
-    runs: int = 2_000,
-    *,
-    guarantee: Claim | None = None,
-    delta: float | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-) -> AuditResult:
+    estimator: Model, pair: NeighborPair, runs: int = 2_000, *, guarantee: Claim | None = None,
+    delta: float | None = None, confidence: float = DEFAULT_CONFIDENCE, rng: np.random.Generator | int | None = None,
+) -> AuditResult:  # fmt: skip
     """Try to refute an estimator's certificate by fitting it on two neighbouring data sets.
 
     Every released number is tested: coefficients, intercept and ``released_``, together, one by one, and bit by bit

@@ -174,13 +174,9 @@ def _audited_function(path: str) -> tuple[Sampler, Sampler]:
 
 
 def _run_audit_for(
-    pair: tuple[Sampler, Sampler],
-    most: int,
-    seconds: float,
-    rng: np.random.Generator,
-    tick: Callable[[float, str], None],
-    name: str,
-) -> list[Array]:
+    pair: tuple[Sampler, Sampler], most: int, seconds: float, rng: np.random.Generator,
+    tick: Callable[[float, str], None], name: str,
+) -> list[Array]:  # fmt: skip
     """Return as many outputs on both data sets as there is time for; how many depends on time alone."""
     import numpy as np
 
@@ -244,15 +240,10 @@ def _provable_epsilon(result: AuditResult) -> float:
 def _audit_result_as_json(result: AuditResult) -> dict[str, object]:
     """Return the result of one attack as plain data."""
     return {
-        "passed": result.passed,
-        "epsilon_lower_bound": result.epsilon_lower_bound,
-        "epsilon_claimed": result.epsilon,
-        "delta": result.delta,
-        "runs": result.runs + result.selection_runs,
-        "provable": _provable_epsilon(result),
-        "detectable_noise": result.detectable_noise,
-        "statistic": result.statistic,
-    }
+        "passed": result.passed, "epsilon_lower_bound": result.epsilon_lower_bound, "epsilon_claimed": result.epsilon,
+        "delta": result.delta, "runs": result.runs + result.selection_runs, "provable": _provable_epsilon(result),
+        "detectable_noise": result.detectable_noise, "statistic": result.statistic,
+    }  # fmt: skip
 
 
 def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:

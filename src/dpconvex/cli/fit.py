@@ -203,15 +203,9 @@ def certify(
 
 
 def _fit_with_dask(
-    model: Model,
-    data: Path,
-    schema: Schema,
-    labels: bool,
-    kind: str | None,
-    ignored: bool,
-    scheduler: str | None,
+    model: Model, data: Path, schema: Schema, labels: bool, kind: str | None, ignored: bool, scheduler: str | None,
     memory_limit: str | None,
-) -> Fitted:
+) -> Fitted:  # fmt: skip
     """Fit on files that are read piece by piece, in every pass over the data."""
     try:
         import dask.dataframe  # noqa: F401

@@ -94,20 +94,11 @@ def plan(
     guarantee = resolve_budget_setting(settings["epsilon"], settings["delta"], settings["mu"], "plan")
     with output_progress("Predicting"):
         found = forecast_risk(
-            "quantile" if task == "newsvendor" else task,
-            rows,
-            features,
-            guarantee,
-            quantile=level,
-            neighbors=settings["neighbors"] or "replace_one",
-            row_norm=settings["row_norm"],
-            residual_scale=residual_scale,
-            feature_spread=feature_spread,
-            class_rate=class_rate,
-            n_classes=classes,
-            people=people,
-            wanted=0.05 if accuracy is None else accuracy,
-        )
+            "quantile" if task == "newsvendor" else task, rows, features, guarantee, quantile=level,
+            neighbors=settings["neighbors"] or "replace_one", row_norm=settings["row_norm"],
+            residual_scale=residual_scale, feature_spread=feature_spread, class_rate=class_rate, n_classes=classes,
+            people=people, wanted=0.05 if accuracy is None else accuracy,
+        )  # fmt: skip
         if plot is not None:
             from dpconvex.reports.charts import accuracy_chart, standalone_svg
             from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy
@@ -183,19 +174,12 @@ def _plan_as_json(found: Forecasts) -> dict[str, object]:
         return {**asdict(forecast), "excess_risk": risk if math.isfinite(risk) else None}
 
     return {
-        "task": found.task,
-        "rows": found.n_samples,
-        "features": found.n_features,
-        "guarantee": found.guarantee.to_dict(),
-        "neighbors": found.neighbors,
-        "unit": found.unit,
-        "quantity": found.quantity,
-        "wanted": found.wanted,
-        "forecasts": [plain(forecast) for forecast in found.forecasts],
-        "without_privacy": plain(found.without_privacy),
-        "constant": plain(found.constant),
-        "free_budget": found.free_budget(),
-    }
+        "task": found.task, "rows": found.n_samples, "features": found.n_features,
+        "guarantee": found.guarantee.to_dict(), "neighbors": found.neighbors, "unit": found.unit,
+        "quantity": found.quantity, "wanted": found.wanted,
+        "forecasts": [plain(forecast) for forecast in found.forecasts], "without_privacy": plain(found.without_privacy),
+        "constant": plain(found.constant), "free_budget": found.free_budget(),
+    }  # fmt: skip
 
 
 @reports_errors

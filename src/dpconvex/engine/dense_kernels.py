@@ -28,19 +28,9 @@ def clip_value(value: float, low: float, high: float) -> float:
 
 @numba.njit(nogil=True, cache=True)
 def map_dense_rows(
-    raw: RawRows,
-    indices: RowIndices,
-    low: Array,
-    high: Array,
-    shift: Array,
-    scale: Array,
-    lead: int,
-    row_norm: float,
-    shorten: bool,
-    by_columns: bool,
-    out: Array,
-    weights: Array,
-) -> None:
+    raw: RawRows, indices: RowIndices, low: Array, high: Array, shift: Array, scale: Array, lead: int, row_norm: float,
+    shorten: bool, by_columns: bool, out: Array, weights: Array,
+) -> None:  # fmt: skip
     """Map the rows at `indices` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
     ``out[i, lead:] = (clip(raw[indices[i]], low, high) - shift) * scale``; with ``lead = 1`` the first column is the

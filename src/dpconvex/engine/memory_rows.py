@@ -124,17 +124,10 @@ class MemoryRows:
     """
 
     def __init__(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
-        row_map: RowMap,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-        threads: int | None = None,
-        cache: bool = True,
-        weights: Array | None = None,
+        self, X: npt.ArrayLike, y: npt.ArrayLike, row_map: RowMap, target_shift: float = 0.0, target_scale: float = 1.0,
+        threads: int | None = None, cache: bool = True, weights: Array | None = None,
         row_weights: RowWeights | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._raw = self._as_raw(X, cache)
         shape = self._raw.shape
         if len(shape) != 2 or shape[1] != row_map.n_features:

@@ -127,12 +127,9 @@ class RowMap:
 
     @classmethod
     def from_bounds(
-        cls,
-        n_features: int,
-        feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None,
-        row_norm: float | None = None,
+        cls, n_features: int, feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None, row_norm: float | None = None,
         fit_intercept: bool = True,
-    ) -> RowMap:
+    ) -> RowMap:  # fmt: skip
         """Build the map of rows from public feature bounds.
 
         A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the others are centred

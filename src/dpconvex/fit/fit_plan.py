@@ -278,22 +278,12 @@ def _plan_fit_config(
         late_clip = constants.INFERENCE_RADIUS * math.sqrt(1 + records / constants.INFERENCE_RADIUS_RECORDS)
     geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
-        records_per_coefficient=records,
-        clip=clip,
-        late_clip=late_clip,
-        width=width,
-        eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
-        radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
-        max_octaves=max_column_octaves(bounds),
-        geometry_rows=geometry_rows,
-        early_rows=early_rows,
-        ranking=settings.get("ranking", False),
-        raw_target=settings.get("raw_target", False),
-        inference=inference,
-        levels=tuple(levels),
-        targets=targets,
-        smooth=tuple(settings.get("smooth", ())),
-    )
+        records_per_coefficient=records, clip=clip, late_clip=late_clip, width=width,
+        eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records), radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
+        max_octaves=max_column_octaves(bounds), geometry_rows=geometry_rows, early_rows=early_rows,
+        ranking=settings.get("ranking", False), raw_target=settings.get("raw_target", False), inference=inference,
+        levels=tuple(levels), targets=targets, smooth=tuple(settings.get("smooth", ())),
+    )  # fmt: skip
 
 
 def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:

@@ -103,12 +103,9 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
-        *,
-        formula: str | None = None,
+        self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, formula: str | None = None,
         sparse: bool | str = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.schema = schema
         self.formula = formula
         self.sparse = sparse

@@ -92,12 +92,9 @@ class OpenTableFile:
     layout: csv_reader.CSVLayout | None = None
 
     def read(
-        self,
-        wanted: list[str],
-        least: int = 0,
-        every_line: bool = False,
+        self, wanted: list[str], least: int = 0, every_line: bool = False,
         refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-    ) -> pl.DataFrame:
+    ) -> pl.DataFrame:  # fmt: skip
         """Return the wanted columns of the open table file.
 
         With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
@@ -181,14 +178,9 @@ def read_feature_file(path: Path, schema: Schema, further: list[str] | None = No
 
 
 def read_training_file(
-    path: Path,
-    schema: Schema,
-    labels: bool = False,
-    kind: str | None = None,
-    ignored: bool = False,
-    least: int = 1,
+    path: Path, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False, least: int = 1,
     person: str | None = None,
-) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
+) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:  # fmt: skip
     """Return features, target and people of a file of at least ``least`` rows; refuse what is unread, or ignore it."""
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
     table = open_table_file(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)

@@ -89,19 +89,10 @@ def pinball_excess_reference(quantile: float, mean: Array, variance: Array) -> A
 
 
 def quantile_excess(
-    quantile: float,
-    dimension: int,
-    feature_moment: float,
-    residual_scales: ArrayLike,
-    *,
-    sampling: ArrayLike = 0.0,
-    alpha: ArrayLike = NO_PENALTY,
-    gradient_std: ArrayLike = 0.0,
-    release_std: ArrayLike = 0.0,
-    bandwidth: ArrayLike = 0.0,
-    kernel: Kernel = _KERNEL,
-    level: ArrayLike | None = None,
-) -> Array:
+    quantile: float, dimension: int, feature_moment: float, residual_scales: ArrayLike, *, sampling: ArrayLike = 0.0,
+    alpha: ArrayLike = NO_PENALTY, gradient_std: ArrayLike = 0.0, release_std: ArrayLike = 0.0,
+    bandwidth: ArrayLike = 0.0, kernel: Kernel = _KERNEL, level: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     r"""Return the predicted excess pinball risk of a penalised, perturbed, smoothed minimiser, relative to the best.
 
     A coordinate with second moment ``v`` has curvature ``H = v phi(z) / sqrt(s^2 + k2 h^2 + e)``, ``z`` the normal
@@ -162,13 +153,9 @@ def prescription_noise_stds(
 
 @lru_cache(maxsize=256)
 def objective_prescription(
-    quantile: float,
-    kernel: Kernel,
-    bounds: LinearBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    quantile: float, kernel: Kernel, bounds: LinearBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Prescribe penalty, bandwidth and level of the smallest predicted excess risk for objective perturbation.
 
     Parameters
@@ -331,14 +318,9 @@ def classifier_prescription(
 
 
 def penalised_excess(
-    bounds: LinearRecord,
-    alphas: Array,
-    gradient_stds: ArrayLike,
-    release_stds: ArrayLike,
-    limits: ArrayLike = math.inf,
-    curvature: float = CURVATURE,
-    margin_variance: float = MARGIN_VARIANCE,
-) -> Array:
+    bounds: LinearRecord, alphas: Array, gradient_stds: ArrayLike, release_stds: ArrayLike,
+    limits: ArrayLike = math.inf, curvature: float = CURVATURE, margin_variance: float = MARGIN_VARIANCE,
+) -> Array:  # fmt: skip
     """Return the predicted excess risk for each penalty: half the curvature times the variance of the margin's error.
 
     A coordinate of second moment v errs by ``(alpha theta + noise) / (curvature v + alpha)`` and by the released noise.
@@ -360,14 +342,9 @@ def penalised_excess(
 
 
 def descent_excess(
-    bounds: LinearBounds,
-    config: FitConfig,
-    terms: Mapping[str, CertifiedNoise],
-    feature_moment: float = 1 / SPREAD,
-    residual_scales: Array | None = None,
-    level: float | None = None,
-    intercept: float = 1.0,
-) -> tuple[Array, Array]:
+    bounds: LinearBounds, config: FitConfig, terms: Mapping[str, CertifiedNoise], feature_moment: float = 1 / SPREAD,
+    residual_scales: Array | None = None, level: float | None = None, intercept: float = 1.0,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the predicted excess risk of a planned private fit, and that of the best constant prediction.
 
     ``config`` and ``terms`` are the plan of the fit: its limits, and the noise of its releases. Residual losses have an
@@ -415,14 +392,9 @@ def logistic_constant_excess(intercept: float = 1.0) -> float:
 
 
 def logistic_excess(
-    n_samples: int,
-    n_features: int,
-    spread: float,
-    alpha: float = 0.0,
-    gradient_std: float = 0.0,
-    release_std: float = 0.0,
-    intercept: float = 1.0,
-) -> float:
+    n_samples: int, n_features: int, spread: float, alpha: float = 0.0, gradient_std: float = 0.0,
+    release_std: float = 0.0, intercept: float = 1.0,
+) -> float:  # fmt: skip
     r"""Return the predicted excess of the mean logistic loss over the best linear model's, by quadrature.
 
     The penalised minimiser shrinks the intercept to ``a0`` and the coefficients by ``a1``, which solve

@@ -269,8 +269,7 @@ _QUANTILE_CHOOSERS: dict[str, Chooser] = {
     "output": _choose_quantile_output,
     "gradient": _choose_descent_mechanism,
     "sgd": _choose_quantile_sgd,
-    "phased-erm": _choose_quantile_phased,
-    "phased-sgd": _choose_quantile_phased,
+    **dict.fromkeys(("phased-erm", "phased-sgd"), _choose_quantile_phased),
 }
 _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
     **dict.fromkeys(("objective", "output"), _choose_classifier_minimiser),
@@ -443,14 +442,9 @@ def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
 
 
 def choose_auc_mechanism(
-    mechanism: object,
-    bounds: PairwiseBounds,
-    single: LinearBounds,
-    guarantee: Guarantee,
-    alpha: float | None,
-    find_length: bool,
-    owner: str,
-) -> MechanismChoice:
+    mechanism: object, bounds: PairwiseBounds, single: LinearBounds, guarantee: Guarantee, alpha: float | None,
+    find_length: bool, owner: str,
+) -> MechanismChoice:  # fmt: skip
     """Choose the mechanism for the AUC.
 
     ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient

@@ -43,13 +43,9 @@ def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbatio
 
 
 def with_best_output_penalty(
-    bounds: Penalised,
-    guarantee: Guarantee,
-    parameters: Parameters,
-    alpha: float | None = None,
-    curvature: float = CURVATURE,
-    margin_variance: float = MARGIN_VARIANCE,
-) -> Penalised:
+    bounds: Penalised, guarantee: Guarantee, parameters: Parameters, alpha: float | None = None,
+    curvature: float = CURVATURE, margin_variance: float = MARGIN_VARIANCE,
+) -> Penalised:  # fmt: skip
     """Return the bounds with the penalty, and for a tilt the wall, of smallest predicted risk.
 
     Against an adversary, noise of standard deviation t per coordinate adds about ``radius d t sqrt(2/pi)`` (``linf``)

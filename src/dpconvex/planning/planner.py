@@ -275,23 +275,11 @@ class Forecasts(PlannedProblem):
 
 
 def plan(
-    task: str,
-    n_samples: int,
-    n_features: int,
-    guarantee: Guarantee,
-    *,
-    quantile: float | Sequence[float] = 0.5,
-    neighbors: str = "replace_one",
-    bounded: bool = True,
-    row_norm: float | None = None,
-    residual_scale: float | None = None,
-    feature_spread: float | None = None,
-    class_rate: float | None = None,
-    n_classes: int = 2,
-    people: bool = False,
-    wanted: float | None = None,
-    mechanisms: Sequence[str] | None = None,
-) -> Forecasts:
+    task: str, n_samples: int, n_features: int, guarantee: Guarantee, *, quantile: float | Sequence[float] = 0.5,
+    neighbors: str = "replace_one", bounded: bool = True, row_norm: float | None = None,
+    residual_scale: float | None = None, feature_spread: float | None = None, class_rate: float | None = None,
+    n_classes: int = 2, people: bool = False, wanted: float | None = None, mechanisms: Sequence[str] | None = None,
+) -> Forecasts:  # fmt: skip
     """Plan a fit: predict every mechanism's excess risk, and the rows needed for a wanted one. Sees no data.
 
     Parameters
@@ -364,21 +352,12 @@ def plan(
         check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
     problem = PlannedProblem(
-        task=task,
-        n_samples=n_samples,
-        n_features=n_features,
-        guarantee=guarantee,
-        quantile=levels[0] if levels else cast(float, quantile),
-        neighbors=neighbors,
-        row_norm=longest if row_norm is None else row_norm,
-        max_norm=longest,
-        residual_scale=residual_scale,
-        feature_spread=feature_spread,
-        class_rate=class_rate,
-        levels=levels if len(levels) > 1 else (),
-        people=bool(people),
-        problems=1 if n_classes == 2 else int(n_classes),
-    )
+        task=task, n_samples=n_samples, n_features=n_features, guarantee=guarantee,
+        quantile=levels[0] if levels else cast(float, quantile), neighbors=neighbors,
+        row_norm=longest if row_norm is None else row_norm, max_norm=longest, residual_scale=residual_scale,
+        feature_spread=feature_spread, class_rate=class_rate, levels=levels if len(levels) > 1 else (),
+        people=bool(people), problems=1 if n_classes == 2 else int(n_classes),
+    )  # fmt: skip
     unknown = set(mechanisms or ()) - set(MECHANISMS[task])
     if unknown:
         raise parameter_error("mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown)))

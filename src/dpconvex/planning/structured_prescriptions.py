@@ -70,13 +70,9 @@ def _direction_moments(bounds: StructuredBounds) -> list[tuple[float, float, flo
 
 
 def _structured_mean_excess(
-    bounds: StructuredBounds,
-    kernel: Kernel,
-    widths: Array,
-    penalties: Array,
-    noise: Array | float,
+    bounds: StructuredBounds, kernel: Kernel, widths: Array, penalties: Array, noise: Array | float,
     release: Array | float,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the predicted excess of a minimiser; all but the last axis is that of candidates, in units of U.
 
     ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
@@ -129,12 +125,9 @@ def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarante
 
 @lru_cache(maxsize=256)
 def structured_objective_prescription(
-    kernel: Kernel,
-    bounds: StructuredBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Return penalty and bandwidth with the smallest predicted risk for objective perturbation.
 
     ``bounds`` has the kinked loss; ``alpha`` and ``bandwidth`` are fixed by the user or None.
@@ -197,12 +190,9 @@ def _structured_link_prescription(
 
 @lru_cache(maxsize=256)
 def structured_output_prescription(
-    kernel: Kernel,
-    bounds: StructuredBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Return penalty and bandwidth of output perturbation; noise does not depend on the bandwidth, which is small."""
     unit = bounds.operator_norm
     width = rounded_up(_NARROW * unit) if bandwidth is None else bandwidth

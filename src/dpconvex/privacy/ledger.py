@@ -108,15 +108,9 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        dataset: str = "default",
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        *,
-        composition: str | None = None,
-    ) -> None:
+        self, path: str | os.PathLike[str], dataset: str = "default", epsilon: float | None = None,
+        delta: float | None = None, mu: float | None = None, *, composition: str | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"The 'path' parameter of Ledger must be a file path. Got {type(path).__name__} instead.")
         if os.fspath(path) in ("", ":memory:"):
@@ -162,15 +156,9 @@ class Ledger:
         self.composition: str = budget.composition
 
     def charge(
-        self,
-        guarantee: Guarantee,
-        *,
-        mu: float | None = None,
-        description: str = "",
-        mechanism: str = "",
-        neighbors: str = "replace_one",
-        unit: str = RECORD,
-    ) -> LedgerEntry:
+        self, guarantee: Guarantee, *, mu: float | None = None, description: str = "", mechanism: str = "",
+        neighbors: str = "replace_one", unit: str = RECORD,
+    ) -> LedgerEntry:  # fmt: skip
         """Record the cost of a release in the ledger, durably, or raise; call it before noise is drawn.
 
         Parameters

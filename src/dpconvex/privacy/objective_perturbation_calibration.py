@@ -220,13 +220,9 @@ def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_rat
 
 @lru_cache(maxsize=1024)
 def objective_perturbation_scale(
-    epsilon: float,
-    delta: float,
-    lipschitz: float,
-    curvature_ratio: float,
-    rank: int = 1,
+    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, rank: int = 1,
     neighbors: str = "replace_one",
-) -> float:
+) -> float:  # fmt: skip
     """Calibrate objective perturbation: the smallest std of ``b`` in ``J(theta) + <b, theta>``, J a SUM; the safe side.
 
     Parameters

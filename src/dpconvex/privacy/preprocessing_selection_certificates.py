@@ -200,18 +200,9 @@ class SelectionCertificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls,
-        guarantee: Guarantee,
-        strategy: str,
-        mean_repeats: float | None,
-        training_rows: int,
-        validation_rows: int,
-        score: ScoreBounds,
-        fits: Sequence[Certificate],
-        *,
-        label_set: str | None = None,
-        seeded: bool = False,
-    ) -> SelectionCertificate:
+        cls, guarantee: Guarantee, strategy: str, mean_repeats: float | None, training_rows: int, validation_rows: int,
+        score: ScoreBounds, fits: Sequence[Certificate], *, label_set: str | None = None, seeded: bool = False,
+    ) -> SelectionCertificate:  # fmt: skip
         """Derive a selection certificate's relation from its candidates' and the choice's noise from the guarantee."""
         relations = sorted({fit.neighbors for fit in fits})
         if len(relations) != 1:

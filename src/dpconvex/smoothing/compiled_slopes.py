@@ -21,13 +21,9 @@ from dpconvex.smoothing.moreau_envelopes import MoreauLoss
 
 _KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)
 _KERNELS: dict[type, int] = {
-    kernels.LogisticKernel: 0,
-    kernels.GaussianKernel: 1,
-    kernels.UniformKernel: 2,
-    kernels.EpanechnikovKernel: 3,
-    kernels.LaplacianKernel: 4,
-    kernels.ExponentialKernel: 4,
-}
+    kernels.LogisticKernel: 0, kernels.GaussianKernel: 1, kernels.UniformKernel: 2, kernels.EpanechnikovKernel: 3,
+    kernels.LaplacianKernel: 4, kernels.ExponentialKernel: 4,
+}  # fmt: skip
 
 
 class CompiledSlope(NamedTuple):

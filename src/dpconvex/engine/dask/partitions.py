@@ -253,13 +253,9 @@ class PartitionFacts:
 
 
 def check_partition(
-    pair: tuple[Any, Any],
-    width: int,
-    numeric: bool,
-    spill: SpillFile | None,
-    clean: PartitionTargets | None = None,
+    pair: tuple[Any, Any], width: int, numeric: bool, spill: SpillFile | None, clean: PartitionTargets | None = None,
     reread: bool = False,
-) -> PartitionFacts:
+) -> PartitionFacts:  # fmt: skip
     """Check one partition, and park it in the spill file if there is one with room for it.
 
     With `clean` no value is wrong: the target is parked with NaN for invalid rows. A partition that is not parked, or

@@ -309,13 +309,9 @@ class DaskTable:
         return np.unique(np.concatenate(self._labels))
 
     def rows(
-        self,
-        row_map: RowMap,
-        target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-        row_weights: RowWeights | None = None,
-    ) -> DaskRows | MemoryRows:
+        self, row_map: RowMap, target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
+        target_shift: float = 0.0, target_scale: float = 1.0, row_weights: RowWeights | None = None,
+    ) -> DaskRows | MemoryRows:  # fmt: skip
         """Return sums over the Dask table's rows; ``target(y)`` is applied to each partition's target first."""
         if not self.partitions:  # no rows at all fit into memory
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
