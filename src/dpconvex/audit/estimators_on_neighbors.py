@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from dpconvex.audit.attacks import DEFAULT_CONFIDENCE, AuditResult, Claim, Sampler, audit
+from dpconvex.checks import parameter_error
 from dpconvex.inputs.settings import Model
 from dpconvex.privacy.certificate import PrivacyWarning
 from dpconvex.types import Array
@@ -103,10 +104,8 @@ def neighbor_pairs(
             rows, values = data(record, target)
             yield NeighborPair(f"presence, {name}", (rows, values), (rows[1:], values[1:]))
     else:
-        raise ValueError(
-            "The 'relation' parameter of neighbor_pairs must be 'replace_one', 'replace_one_keeping_label' or "
-            f"'add_or_remove_one'. Got {relation!r} instead."
-        )
+        allowed = "'replace_one', 'replace_one_keeping_label' or 'add_or_remove_one'"
+        raise parameter_error("relation", "neighbor_pairs", allowed, repr(relation))
 
 
 def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.checks import parameter_error
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -104,9 +105,7 @@ class RowMap:
             ("influence", "'weight' or 'shorten'", self.influence in ("weight", "shorten")),
         ):
             if not right:
-                raise ValueError(
-                    f"The '{name}' parameter of RowMap must be {allowed}. Got {getattr(self, name)!r} instead."
-                )
+                raise parameter_error(name, "RowMap", allowed, repr(getattr(self, name)))
         if (self.low is None) != (self.high is None):
             raise ValueError(
                 "The 'low' and 'high' parameters of RowMap must be given together. Got only one of them instead."

@@ -169,10 +169,8 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
     )
     if is_partitioned(values):
         if isinstance(X, np.ndarray):
-            raise TypeError(
-                f"The '{name}' given to {owner} must be in memory where X is. Got a Dask collection instead. Use "
-                f"{name}.compute()."
-            )
+            allowed = "in memory where X is"
+            raise data_error(f"'{name}'", owner, allowed, "a Dask collection", f"Use {name}.compute().", kind=TypeError)
         values = np.concatenate(X.column(values, _numbers_or_objects, problem))
     column = exact_identifiers(values)
     if column.ndim == 0 and name == "sample_weight":

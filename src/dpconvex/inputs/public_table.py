@@ -239,10 +239,8 @@ def _public_table_schema(schema: object, formula: str | None = None) -> Schema:
     elif isinstance(schema, (str, os.PathLike)):
         schema = read_schema(schema)
     elif not isinstance(schema, Schema):
-        raise TypeError(
-            f"The 'schema' parameter of PublicTable must be a path or a mapping of tables. Got {type(schema).__name__} "
-            "instead."
-        )
+        allowed = "a path or a mapping of tables"
+        raise parameter_error("schema", "PublicTable", allowed, type(schema).__name__, kind=TypeError)
     return schema if formula is None else formula_schema(schema, formula)
 
 

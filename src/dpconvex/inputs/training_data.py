@@ -195,10 +195,9 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
     if names is None and getattr(estimator, "_columns_in_order", False):
         return X
     if names is None:
-        raise TypeError(
-            f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "
-            f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
-        )
+        allowed = "a table with named columns, because its 'feature_bounds' parameter is a dictionary"
+        remedy = "Pass a dataframe, or feature_bounds=(lows, highs)."
+        raise data_error("X", owner, allowed, type(X).__name__, remedy, kind=TypeError)
     known = set(names)
     problems = [(name, "X has no such column") for name in wanted if name not in known]
     problems += [(name, "X has this column without bounds") for name in names if name not in bounds]
@@ -265,18 +264,15 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
             f"values would be used. Use {name}.filled(value) with a public value."
         )
     if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
-        raise TypeError(
-            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
-            "instead. Use pandas.DataFrame for a dictionary of columns."
-        )
+        allowed = "an array or dataframe of numbers"
+        remedy = "Use pandas.DataFrame for a dictionary of columns."
+        raise data_error(name, owner, allowed, f"a {type(data).__name__}", remedy, kind=TypeError)
 
 
 def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a dataframe holds columns that are not numbers; with ``loose`` those of Python objects pass."""
     if nw.dependencies.is_polars_lazyframe(X):
-        raise TypeError(
-            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
-        )
+        raise data_error("X", owner, "a dense array or dataframe", "a LazyFrame", "Use X.collect().", kind=TypeError)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         return
     try:

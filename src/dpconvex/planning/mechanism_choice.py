@@ -144,10 +144,9 @@ def choose_quantile_mechanism(
             )
         named = "gradient" if isinstance(mechanism, str) and mechanism == "auto" else mechanism
         if resolve_mechanism(named, owner).name != "gradient":
-            raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be 'auto' or 'gradient' for several quantiles in one fit. "
-                f"Got {mechanism!r} instead. Fit one quantile at a time, each with its part of the budget."
-            )
+            allowed = "'auto' or 'gradient' for several quantiles in one fit"
+            remedy = "Fit one quantile at a time, each with its part of the budget."
+            raise parameter_error("mechanism", owner, allowed, repr(mechanism), remedy)
     return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpconvex.checks import parameter_error
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.planning.excess_and_prescriptions import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
@@ -36,10 +37,8 @@ def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbatio
         return mechanism
     if isinstance(mechanism, str) and mechanism in ("auto", "output"):
         return OutputPerturbation()
-    raise ValueError(
-        f"The 'mechanism' parameter of {owner} must be 'auto', 'output' or an OutputPerturbation object: its objective "
-        f"is no sum of rank-one records. Got {mechanism!r} instead."
-    )
+    allowed = "'auto', 'output' or an OutputPerturbation object: its objective is no sum of rank-one records"
+    raise parameter_error("mechanism", owner, allowed, repr(mechanism))
 
 
 def with_best_output_penalty(

@@ -77,7 +77,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, ndtr, ndtri
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.types import Array
 
@@ -107,9 +107,7 @@ _DIGITS = 4  # multipliers are rounded up to this many digits: the same on every
 def check_sampling(sampling: object, neighbors: str, owner: str) -> str:
     """Return ``sampling`` if it names a scheme of subsampling that has accounting under this relation, or raise."""
     if sampling not in SAMPLING:
-        raise ValueError(
-            f"The 'sampling' parameter of {owner} must be one of {list(SAMPLING)}. Got {sampling!r} instead."
-        )
+        raise parameter_error("sampling", owner, f"one of {list(SAMPLING)}", repr(sampling))
     check_neighbors(neighbors, owner)
     if sampling == "fixed" and neighbors == "add_or_remove_one":
         raise ValueError(

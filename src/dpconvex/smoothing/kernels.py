@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, gammaln, ndtr
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.types import ScalarOrArray
 
 # exp(-t**2 / 2) is zero in float64 beyond this, and squaring a capped t cannot overflow.
@@ -49,10 +49,8 @@ class Kernel(ABC):
 
     def _scalar(self, what: str, t: ArrayLike = 0.0) -> ScalarOrArray:
         if self.dim != 1:
-            raise ValueError(
-                f"The 'dim' parameter of {type(self).__name__} must be 1 for {what}. Got {self.dim} instead. "
-                f"Pointwise losses have one variable: smooth them with {type(self).__name__}(dim=1)."
-            )
+            remedy = f"Pointwise losses have one variable: smooth them with {type(self).__name__}(dim=1)."
+            raise parameter_error("dim", type(self).__name__, f"1 for {what}", str(self.dim), remedy)
         return np.asarray(t, dtype=np.float64)[()]
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:

@@ -515,10 +515,8 @@ def moreau_vector(
 def _check_conjugate(loss: PiecewiseLinear | Bowl, potential: str, curvature: float) -> None:
     """Raise unless the potential's conjugate exists at every slope of the loss."""
     if curvature < loss.lipschitz * (1 - 1e-12):
-        raise ValueError(
-            f"The 'curvature' parameter of moreau_vector must be at least {loss.lipschitz:g}, the loss's Lipschitz "
-            f"constant, for the potential {potential!r}. Got {curvature!r} instead."
-        )
+        allowed = f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential {potential!r}"
+        raise parameter_error("curvature", "moreau_vector", allowed, repr(curvature))
 
 
 def _moreau_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:

@@ -151,11 +151,9 @@ class SmoothedFacets(_IntegratedVectorLoss):
         self._check_convolution((PiecewiseLinear, Bowl))
         mixed = isinstance(self.kernel, MixtureKernel) and self.kernel.dim > 1
         if not (mixed or isinstance(self.kernel, (GaussianKernel, ExponentialKernel))):
-            raise ValueError(
-                "The 'kernel' parameter of convolve_vector must be Gaussian, exponential or a mixture of Gaussian ones "
-                f"for pieces that turn in several directions. Got {type(self.kernel).__name__} instead. Use "
-                "GaussianKernel(), ExponentialKernel(m), or MixtureKernel of GaussianKernel(m)."
-            )
+            allowed = "Gaussian, exponential or a mixture of Gaussian ones for pieces that turn in several directions"
+            remedy = "Use GaussianKernel(), ExponentialKernel(m), or MixtureKernel of GaussianKernel(m)."
+            raise parameter_error("kernel", "convolve_vector", allowed, type(self.kernel).__name__, remedy)
         if isinstance(self.kernel, ExponentialKernel) and self.kernel.dim != self.loss.outputs:
             raise ValueError(
                 f"The 'kernel' parameter of convolve_vector must have dim={self.loss.outputs}: a product of "
@@ -399,10 +397,9 @@ class SmoothedMax(_IntegratedVectorLoss):
                 f"directions. Got {len(self.loss.slopes)} instead."
             )
         if not isinstance(self.kernel, GaussianKernel):
-            raise ValueError(
-                "The 'kernel' parameter of convolve_vector must be Gaussian for pieces in several directions. "
-                f"Got {type(self.kernel).__name__} instead. Use GaussianKernel()."
-            )
+            allowed = "Gaussian for pieces in several directions"
+            remedy = "Use GaussianKernel()."
+            raise parameter_error("kernel", "convolve_vector", allowed, type(self.kernel).__name__, remedy)
         if not self.loss.orthonormal:
             raise ValueError(
                 "The 'loss' parameter of SmoothedMax must have pieces along orthonormal directions. "
