@@ -40,12 +40,8 @@ def parse_transform(text: str) -> ast.expr:
         tree = ast.parse(text, mode="eval").body if len(text) <= _LONGEST else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    if tree is None or {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {
-        "x",
-        "I",
-        "np",
-        *FUNCTIONS,
-    }:
+    known = {"x", "I", "np", *FUNCTIONS}
+    if tree is None or {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - known:
         raise TransformError(f"has more than {_LONGEST} characters, or parts other than {ALLOWED}")
     return tree
 
@@ -83,18 +79,13 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
         if name == "I":
             return inner
         if name in FUNCTIONS:
-            return _transform_by_function(name, inner)
+            import numpy as np
+
+            if inner.low <= _LEAST.get(name, -math.inf) or (name == "sqrt" and inner.low < 0):
+                raise TransformError(f"takes {name} where the bounds allow numbers that have none")
+            ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
+            return _bounded_transform_values(getattr(np, name), ends, inner.values)
     raise TransformError(f"has parts other than {ALLOWED}")
-
-
-def _transform_by_function(name: str, inner: BoundedValues) -> BoundedValues:
-    import numpy as np
-
-    least = _LEAST.get(name)
-    if (least is not None and inner.low <= least) or (name == "sqrt" and inner.low < 0):
-        raise TransformError(f"takes {name} where the bounds allow numbers that have none")
-    ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
-    return _bounded_transform_values(getattr(np, name), ends, inner.values)
 
 
 def _transform_by_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
@@ -126,9 +117,8 @@ def _bounded_transform_values(function: Callable[[Any], Any], ends: list[Any], v
     import numpy as np
 
     try:
-        found = [
-            float(function(tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end))) for end in ends
-        ]
+        exact = [tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end) for end in ends]
+        found = [float(function(end)) for end in exact]
     except OverflowError:
         found = [math.inf]
     low, high = min(found), max(found)

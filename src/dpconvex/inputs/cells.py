@@ -75,8 +75,11 @@ class Cells:
         """Return different cells, a missing one first, and the index of the one that each row holds."""
         items, rows = [Cell()], np.zeros(len(self), dtype=np.intp)
         if self.text is not None:
-            words, indices = _unique_words(self.text.drop_nulls())
-            rows[self.text.is_not_null().to_numpy()] = indices + len(items)
+            known = self.text.drop_nulls()
+            words = known.unique(maintain_order=True).to_list()
+            frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
+            found = known.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
+            rows[self.text.is_not_null().to_numpy()] = found["index"].to_numpy().astype(np.intp) + len(items)
             items += [Cell(text=word) for word in words]
         if self.numbers is not None:
             here = ~np.isnan(self.numbers)
@@ -95,13 +98,6 @@ def map_cells(cells: Cells, function: Callable[[Cell], Any], dtype: npt.DTypeLik
     """Return a function of every cell, which is called once for each different one."""
     items, rows = cells.distinct()
     return np.array([function(item) for item in items], dtype=dtype)[rows]
-
-
-def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
-    words = text.unique(maintain_order=True).to_list()
-    frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
-    rows = text.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
-    return words, rows["index"].to_numpy().astype(np.intp)
 
 
 def replace_decimal_comma(text: pl.Series) -> pl.Series:

@@ -364,11 +364,6 @@ def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     names = split_csv_fields(header, delimiter)
     if names is None:
         raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
-    _check_csv_header(names, problem, encoding)
-    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
-
-
-def _check_csv_header(names: list[str], problem: str, encoding: str) -> None:
     named = [name for name in names if name.strip()]
     garbled = any(len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name for name in names)
     faults = {
@@ -380,6 +375,7 @@ def _check_csv_header(names: list[str], problem: str, encoding: str) -> None:
     for fault, found in faults.items():
         if found:
             raise InputError(f"{problem}, {fault}")
+    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
 
 
 def _is_csv_number(text: str) -> bool:

@@ -315,22 +315,16 @@ def hold_on_cluster(table: ClusterTableFacts, number: int, pair: tuple[Any, Any]
 
     worker = get_worker()
     with quiet():
-        file = _open_cluster_spill_file(table, worker.local_directory)
+        with _lock:
+            file, limit, folder = _files.get(table.name), table.limit, worker.local_directory
+            if limit is None:
+                limit = default_spill_limit(folder) // max(1, table.workers)
+            if file is None and limit > 0:
+                file = _files[table.name] = SpillFile(limit, folder)
         facts = check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
     held = ClusterPartition(facts, worker.address)
     _held[table.name, number] = held
     return held
-
-
-def _open_cluster_spill_file(table: ClusterTableFacts, folder: str) -> SpillFile | None:
-    with _lock:
-        file = _files.get(table.name)
-        if file is None:
-            limit = default_spill_limit(folder) // max(1, table.workers) if table.limit is None else table.limit
-            if limit <= 0:
-                return None
-            file = _files[table.name] = SpillFile(limit, folder)
-        return file
 
 
 def run_held_on_cluster(

@@ -203,18 +203,6 @@ def partition_objects_to_numbers(part: Any) -> Any:
     return part
 
 
-def _valid_partition_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows of a partition, of floats or of sparse ones, hold finite numbers only."""
-    if issparse(X) or isinstance(X, NonZeroRows):
-        return NonZeroRows.of(X).finite_rows()
-    # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
-    with np.errstate(all="ignore"):
-        valid = np.isfinite(X.sum(axis=1))
-    suspects = np.flatnonzero(~valid)
-    valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
-    return np.asarray(valid)
-
-
 @dataclass(frozen=True)
 class PartitionTargets:
     """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
@@ -225,9 +213,17 @@ class PartitionTargets:
     encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
 
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return the marked targets of rows X."""
+        """Return the marked targets of rows X, of floats or of sparse ones."""
+        if issparse(X) or isinstance(X, NonZeroRows):
+            valid = NonZeroRows.of(X).finite_rows()
+        else:
+            # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
+            with np.errstate(all="ignore"):
+                valid = np.isfinite(X.sum(axis=1))
+            suspects = np.flatnonzero(~valid)
+            valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
         targets = self.encode(y)
-        return np.where(_valid_partition_rows(X) & np.isfinite(targets), targets, np.nan)
+        return np.where(valid & np.isfinite(targets), targets, np.nan)
 
 
 @dataclass(frozen=True)

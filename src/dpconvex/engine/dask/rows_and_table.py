@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,8 @@ class DaskRows:
         self.n_rows = sum(partition.rows for partition in self._partitions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Functions that are sent to workers may refer to the rows, whose data must not travel.
-        return _TableRowFacts, (self.n_rows, self.dim, self.row_map)
+        # Functions that are sent to workers may refer to the rows, whose data must not travel: public facts alone.
+        return partial(SimpleNamespace, n_rows=self.n_rows, dim=self.dim, row_map=self.row_map), ()
 
     @property
     def n_records(self) -> int:
@@ -243,15 +244,6 @@ def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) ->
     return taken.raw, taken.marked_targets, taken.weights
 
 
-@dataclass(frozen=True)
-class _TableRowFacts:
-    """Facts that a worker may know of rows that it does not hold."""
-
-    n_rows: int
-    dim: int
-    row_map: RowMap
-
-
 class DaskTable:
     """Features and target of Dask collections, checked and counted in one pass; ``shape`` is that of the rows.
 
@@ -286,10 +278,9 @@ class DaskTable:
             self.held = ClusterTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
         elif graphs is not None:
-            checked = schedule_in_threads(
-                lambda graph: check_partition(graph.compute(), *settings), graphs, watched=True
+            facts = list(
+                schedule_in_threads(lambda one: check_partition(one.compute(), *settings), graphs, watched=True)
             )
-            facts = list(checked)
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
             facts = compute_on_scheduler([check(pair, *settings) for pair in pairs], watched=True)
