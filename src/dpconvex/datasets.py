@@ -117,18 +117,16 @@ class NewsvendorPopulation:
     @cached_property
     def theta_star(self) -> Array:
         """The coefficients of least cost: the error's quantile is added to the intercept."""
-        best = self.location.copy()
-        best[0] += self._dataset_error_quantile()
-        return best
-
-    def _dataset_error_quantile(self) -> float:
-        if self.error != "mixture":
-            return float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
 
         def excess(point: float) -> float:
             return float(sum(w * ndtr(point / s) for w, s in _NORMAL_PARTS["mixture"])) - self.quantile
 
-        return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
+        best = self.location.copy()
+        if self.error == "mixture":
+            best[0] += float(brentq(excess, -400.0, 400.0, xtol=1e-13))
+        else:
+            best[0] += float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
+        return best
 
     def risk(self, theta: ArrayLike) -> float:
         """Return the data set's expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""

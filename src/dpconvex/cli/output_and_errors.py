@@ -130,9 +130,8 @@ def error_in_options(message: str) -> str:
     def value(text: str) -> str:
         return ",".join(part.strip(" '") for part in text.strip("[]").split(","))
 
-    message = re.sub(
-        r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?", lambda found: f"The option {flag(found[1])}", message
-    )
+    parameter = r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?"
+    message = re.sub(parameter, lambda found: f"The option {flag(found[1])}", message)
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     for kind, words in _GUARANTEES.items():
         message = re.sub(kind, words, message)

@@ -235,9 +235,7 @@ class RowMap:
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
+        values: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         return cls(**values)
 
 

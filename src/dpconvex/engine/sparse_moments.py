@@ -81,22 +81,17 @@ class MomentSums:
             return np.asarray((high + low)[first:, first:] * matrix * matrix[:, None])
         full = np.diag(matrix) if matrix.ndim == 1 else matrix
         mapped, _ = affine_moment_map(full, self.lead, self.base)
+        mapped = mapped[1 - self.lead :]
+        # M G M^T with an error of at most so much in Frobenius norm; powers of 2 give columns of M a norm of about 1.
         allowed = n_rows * most_summation_additions(n_rows, len(matrix)) * 2.0**-53
-        return _moment_congruence(mapped[1 - self.lead :], high, low, allowed)
-
-
-def _moment_congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
-    """Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
-
-    G is scaled by powers of 2 so that columns of M have norm about 1.
-    """
-    norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
-    unit = 2.0 ** np.round(np.log2(norms))
-    scaled, outer = matrix / unit, unit * unit[:, None]
-    right, rest = _moment_product(high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled))))
-    found, lost = _moment_product(right.T, rest.T, scaled.T, allowed / 2)
-    found = found + lost
-    return np.asarray((found + found.T) / 2)
+        norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", mapped, mapped)), 1e-280)
+        unit = 2.0 ** np.round(np.log2(norms))
+        scaled, outer = mapped / unit, unit * unit[:, None]
+        half = allowed / (2 * float(np.linalg.norm(scaled)))
+        right, rest = _moment_product(high * outer, low * outer, scaled.T, half)
+        found, lost = _moment_product(right.T, rest.T, scaled.T, allowed / 2)
+        found = found + lost
+        return np.asarray((found + found.T) / 2)
 
 
 def _moment_product(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:

@@ -16,13 +16,7 @@ import numpy as np
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor
 from dpconvex.fit import constants
-from dpconvex.fit.covariance_and_curvature import (
-    combine_curvatures,
-    conservative_inverse_curvature,
-    denoise_curvature,
-    denoise_scores,
-    raise_curvature,
-)
+from dpconvex.fit import covariance_and_curvature as curvatures
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
 from dpconvex.fit.geometry import RowGeometry
 from dpconvex.fit.posterior import (
@@ -97,10 +91,8 @@ class GradientRounds:
         prior = signal_prior(self.size - self.lead, self._no_signal)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
-        error = constants.NONQUADRATIC_ERROR[self.kind]
-        points = NewtonPosterior(
-            start, hessian_diagonal, log_curvature_std, self.lead, lead_variance, error, variances, prior
-        )
+        law = self.lead, lead_variance, constants.NONQUADRATIC_ERROR[self.kind], variances, prior
+        points = NewtonPosterior(start, hessian_diagonal, log_curvature_std, *law)
         phi, penalty = start if at is None else at, self.penalty
         if self.prior_precision is not None:
             penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
@@ -230,20 +222,20 @@ class GradientRounds:
         """Return the denoised mean of the rounds' released curvatures, and the noise that is left."""
         if self.config.inference:
             hessian, variance = self._combined_curvature(released, loss)
-            values, _, vectors = raise_curvature(hessian, variance)  # steps must not overshoot
+            values, _, vectors = curvatures.raise_curvature(hessian, variance)  # steps must not overshoot
             return np.asarray((vectors * values) @ vectors.T), math.sqrt(float(variance.mean()))
         part = self.config.early_rows
         share = 1.0 if part is None else part / self.n
         noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / (self.mass * share)
         expected = loss.curvature * np.diag(self.moments)
-        return denoise_curvature(np.mean(released, axis=0), noise / math.sqrt(len(released)), expected)
+        return curvatures.denoise_curvature(np.mean(released, axis=0), noise / math.sqrt(len(released)), expected)
 
     def _combined_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, Array]:
         """Return the posterior mean of the curvature given the last two releases, and the variance of its entries."""
         used = released[-2:]
         noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass / math.sqrt(len(used))
         doubt = np.hypot(self.frame.moment_noise_std, constants.CURVATURE_DOUBT[self.kind] * self.moments)
-        return combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
+        return curvatures.combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
 
     def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
         """Return the covariance of the rounds' estimate, by sampling and by what is known, in the rows' coordinates."""
@@ -256,10 +248,10 @@ class GradientRounds:
         scores = self.rows.second_moments("scores", self.frame, length, factor, self.frame.row_coefficients(phi))
         unit = loss.score_unit * (min(float(factor.loss.lipschitz), loss.slope.limit) * length) ** 2 / self.mass
         height = None if loss.score is None else loss.slope_std**2
-        scores = denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
+        scores = curvatures.denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
         # People with several whole rows: by Jensen's inequality at most so many times as much.
         scores = scores * self.rows.bounds.rows_per_person / self.mass
-        inverse, matrix = conservative_inverse_curvature(hessian, variance), self.frame.matrix
+        inverse, matrix = curvatures.conservative_inverse_curvature(hessian, variance), self.frame.matrix
         gradients = scores + known
         found = matrix.T @ inverse @ gradients @ inverse @ matrix
         # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.

@@ -102,9 +102,8 @@ class JointMargins:
         term, unit = fit.terms[name], self.frame.median_row_norm
         bound = term.record_bound * unit
         model = self._model(start, slopes, bound)
-        diagonal = np.concatenate(
-            [np.diag(model.small)[: self.leads], np.outer(np.diag(model.far), self.moments).ravel()]
-        )
+        columns = np.outer(np.diag(model.far), self.moments).ravel()
+        diagonal = np.concatenate([np.diag(model.small)[: self.leads], columns])
         doubt = constants.LOG_CURVATURE_STD["several"]
         if before is None:
             variances = scale_variances(1 / math.sqrt(float(self.moments.mean())))
@@ -185,9 +184,8 @@ class JointMargins:
             mean = p.mean(axis=1)
             curvature = np.diag(mean) - p @ p.T / p.shape[1]
             curvature = self.contrasts @ curvature @ self.contrasts.T
-            shift = np.linalg.solve(
-                curvature + 1e-6 * np.eye(len(curvature)), self.contrasts @ (self.law.shares - mean)
-            )
+            missing = self.contrasts @ (self.law.shares - mean)
+            shift = np.linalg.solve(curvature + 1e-6 * np.eye(len(curvature)), missing)
             moved[: self.leads] += np.clip(shift, -1.0, 1.0)
         moved[: self.leads] = weight * vector[: self.leads] + (1 - weight) * moved[: self.leads]
         return moved

@@ -208,10 +208,8 @@ def locate_residual_tails(
 def locate_limited_shares(rows: PrivateRows, name: str, theta: Array, limit: float, mass: float) -> Array:
     """Return the noisy shares of residuals below minus a limit and above it."""
     residual = QueryStatistic("residual", theta)
-    below, above = (
-        share_below_location(rows, name, residual, end, level, mass) for end, level in ((-limit, 0), (limit, 1))
-    )
-    return np.array([below, 1 - above])
+    below = share_below_location(rows, name, residual, -limit, 0, mass)
+    return np.array([below, 1 - share_below_location(rows, name, residual, limit, 1, mass)])
 
 
 def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) -> tuple[float, float, LocationTails]:
@@ -267,9 +265,9 @@ def locate_quantile(
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        density = prior_law.prior(line, logs) + _location_likelihood(
-            prior_law.at(line), np.exp(logs), points[:step], shares[:step], level, std
-        )
+        known = points[:step], shares[:step]
+        likelihood = _location_likelihood(prior_law.at(line), np.exp(logs), *known, level, std)
+        density = prior_law.prior(line, logs) + likelihood
         density = np.exp(density - density.max())
         density /= density.sum()
         reached = np.cumsum(density.sum(axis=1))

@@ -142,10 +142,8 @@ class NewtonPosterior:
         assert self.earlier is not None
         before, noise_variance = (each[self.lead :] for each in self.earlier)
         apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance
-        expected = self.expected_drift**2
-        seen = (constants.LEVEL_SHIFT_WEIGHT * expected + float(apart.sum())) / (
-            constants.LEVEL_SHIFT_WEIGHT + apart.size
-        )
+        expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
+        seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
         return max(seen, expected / 4)
 
 
@@ -164,10 +162,8 @@ def signal_prior(columns: int, no_signal: float = 0.0) -> Array:
 
 def deviation_prior() -> Array:
     """Return prior probabilities of the scale of deviations from earlier rounds: of any size, most likely none."""
-    size = len(constants.SCALE_OCTAVES)
-    return np.concatenate(
-        [[constants.LATE_SPIKE_PROBABILITY], np.full(size, (1 - constants.LATE_SPIKE_PROBABILITY) / size)]
-    )
+    size, spike = len(constants.SCALE_OCTAVES), constants.LATE_SPIKE_PROBABILITY
+    return np.concatenate([[spike], np.full(size, (1 - spike) / size)])
 
 
 def posterior(

@@ -319,9 +319,8 @@ def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
                 yield packed  # type: ignore[misc]
             return
         with zipfile.ZipFile(path) as archive:
-            tables = [
-                name for name in archive.namelist() if name.lower().endswith(CSV) and not name.startswith("__MACOSX/")
-            ]
+            listed = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+            tables = [name for name in listed if name.lower().endswith(CSV)]
             if len(tables) != 1:
                 raise InputError(f"The archive {path.name!r} must hold one .csv or .tsv file.")
             with archive.open(tables[0]) as member:

@@ -126,14 +126,16 @@ class SchemaNumber:
         """Columns that the schema makes of a number; a transform is part of the name, not to be taken for a raw one."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
-            names = tuple(f"{self.name}@{_format_knot(knot)}" for knot in (self.low, *self.knots, self.high))
+            knots = (self.low, *self.knots, self.high)
+            shown = [str(int(knot)) if knot == int(knot) and abs(knot) < 1e15 else repr(knot) for knot in knots]
+            names = tuple(f"{self.name}@{knot}" for knot in shown)
             return (_indicators(self.name, (*names, *extra), drop=0 if self.drop else None),)
         low, high = self.transformed_bounds
         largest = max(abs(low), abs(high))
         length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
-        shown = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
+        title = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
         added = len(extra)
-        return (SchemaBlock(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
+        return (SchemaBlock(self.name, (title, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
 
 
 @dataclass(frozen=True)
@@ -344,10 +346,6 @@ class Schema:
                 f"The target {found.name!r} must not be a feature: take it out of the schema's other tables."
             )
         return replace(self, target=found)
-
-
-def _format_knot(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
 def shown_name(name: str) -> str:
@@ -745,9 +743,8 @@ def _parse_schema_target(table: Mapping[str, Any]) -> SchemaTarget | None:
             return SchemaTarget(name, _parse_schema_range("target", name, value))
         _check_keys("target", name, value, ("bounds", "classes", "transform", "event"))
         event = value.get("event")
-        _require(
-            event is None or (isinstance(event, str) and event != name), "target", name, "name another event column"
-        )
+        other = event is None or (isinstance(event, str) and event != name)
+        _require(other, "target", name, "name another event column")
         _require(event is None or set(value) <= {"bounds", "event"}, "target", name, "have no classes beside an event")
         _require(not {"bounds", "classes"} <= set(value), "target", name, "have bounds or classes, not both")
         _require("transform" not in value or "bounds" in value, "target", name, "have bounds beside its transform")

@@ -169,12 +169,10 @@ def read_feature_file(path: Path, schema: Schema, further: list[str] | None = No
     opened = open_table_file(path, schema.file)
     wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
-    table = opened.read(
-        list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(csv_reader.CSVLineProblem.UNDECODED,)
-    )
-    return _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False), table.select(
-        wanted
-    )
+    refused = (csv_reader.CSVLineProblem.UNDECODED,)
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=refused)
+    rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
+    return rows, table.select(wanted)
 
 
 def read_training_file(

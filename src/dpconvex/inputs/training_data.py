@@ -285,9 +285,8 @@ def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
         objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
         schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
-    wrong = [
-        name for name, dtype in schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
-    ]
+    known = {name for name, kind in schema.items() if kind.is_numeric() or kind == nw.Boolean or kind in allowed}
+    wrong = [name for name in schema if name not in known]
     if wrong:
         raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
 

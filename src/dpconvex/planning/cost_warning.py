@@ -46,10 +46,8 @@ def warn_of_privacy_cost(certificate: Certificate) -> None:
     if generous is not None:
         warnings.warn(generous, LargeDeltaWarning, stacklevel=6)
     bounds, guarantee, parameters = certificate.bounds, certificate.guarantee, certificate.parameters
-    if (
-        certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth"
-    ):  # nothing is predicted of others
-        return
+    if certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth":
+        return  # nothing is predicted of others
     if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
         return
     problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])

@@ -115,9 +115,8 @@ def quantile_excess(
     error = np.zeros_like(smooth)
     for _ in range(12):
         density = height / np.sqrt(smooth + error)
-        error = (pull + slopes) / (density + penalty) ** 2 + (dimension - 1) * v * (pull + slopes * v) / (
-            v * density + penalty
-        ) ** 2
+        others = (dimension - 1) * v * (pull + slopes * v) / (v * density + penalty) ** 2
+        error = (pull + slopes) / (density + penalty) ** 2 + others
     # This noise comes after solving, so it does not flatten the objective at the minimiser.
     error = error + (1 + (dimension - 1) * v) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
@@ -179,10 +178,8 @@ def objective_prescription(
 
     def stds_at(ratios: Array) -> Array:
         """Return both kinds of noise at each curvature ratio; that of coefficients for a bandwidth of 1."""
-        alphas = curvature / (n * ratios)
-        return np.array(
-            [prescription_noise_stds("objective", replace(plain, alpha=float(a)), guarantee) for a in alphas]
-        )
+        facts = [replace(plain, alpha=float(penalty)) for penalty in curvature / (n * ratios)]
+        return np.array([prescription_noise_stds("objective", each, guarantee) for each in facts])
 
     if alpha is None:
         # A grid of curvature ratios: the noise depends on alpha and bandwidth through their product only.
@@ -329,9 +326,8 @@ def penalised_excess(
     d = bounds.n_features
     v = (SPREADS * min(bounds.row_norm, bounds.max_norm) ** 2 / d)[None, :]
     alpha = alphas[:, None]
-    std, release, limit = (
-        np.broadcast_to(each, len(alphas))[:, None] for each in (gradient_stds, release_stds, limits)
-    )
+    each_alpha = gradient_stds, release_stds, limits
+    std, release, limit = (np.broadcast_to(each, len(alphas))[:, None] for each in each_alpha)
     with np.errstate(invalid="ignore", over="ignore"):
         shrunk = np.maximum(alpha / (curvature * v + alpha), 1 - limit / np.sqrt(margin_variance / v))
         bias = margin_variance * shrunk**2 + (alpha / (curvature + alpha)) ** 2
@@ -368,9 +364,8 @@ def descent_excess(
         # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
         gained = np.arcsin(squares / (squares + _KERNEL.second_moment * widths**2)) * 2 / math.pi
         sampling = level * (1 - level) / n / gained
-        alone = quantile_excess(
-            level, size, 1.0, residual_scales, sampling=sampling, gradient_std=noise, bandwidth=widths
-        )
+        facts = level, size, 1.0, residual_scales
+        alone = quantile_excess(*facts, sampling=sampling, gradient_std=noise, bandwidth=widths)
     half, growth, steepness = _FEW_RECORDS[kind]
     enough = max(config.records_per_coefficient * size / (half * size**growth), 1e-6)
     total = np.maximum(alone + constant / enough**steepness, 1e-300)

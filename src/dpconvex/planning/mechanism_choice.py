@@ -82,9 +82,7 @@ class MechanismRequest(Generic[AnyBounds]):
     kernel: Kernel | None = None
     alpha: float | None = None
     bandwidth: float | None = None
-    smooth_loss: PointwiseLoss | Tweedie | None = (
-        None  # replaces a classifier's loss where the objective must be smooth
-    )
+    smooth_loss: PointwiseLoss | Tweedie | None = None  # for a classifier's, where the objective must be smooth
     problems: int = 1  # one per class of more than two
     joint_loss: SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
@@ -104,6 +102,8 @@ class MechanismChoice:
     bandwidth: float | None = None
 
 
+LinearRequest = MechanismRequest[LinearBounds]
+StructuredRequest = MechanismRequest[StructuredBounds]
 Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
 
 
@@ -114,9 +114,8 @@ def _choose_mechanism(
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
         if found.name not in choosers:
-            raise parameter_error(
-                "mechanism", owner, f"one of {['auto', *choosers]} or an object of theirs", repr(mechanism)
-            )
+            allowed = f"one of {['auto', *choosers]} or an object of theirs"
+            raise parameter_error("mechanism", owner, allowed, repr(mechanism))
         return choosers[found.name](found, request)
     if not isinstance(request.guarantee, PureDP):
         return choosers["gradient"](NoisyGradientDescent(), request)
@@ -132,9 +131,7 @@ def _choose_mechanism(
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def choose_quantile_mechanism(
-    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
-) -> MechanismChoice:
+def choose_quantile_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
     """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
     if request.levels:
         if isinstance(request.guarantee, PureDP):
@@ -150,23 +147,19 @@ def choose_quantile_mechanism(
     return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 
-def choose_classifier_mechanism(
-    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
-) -> MechanismChoice:
+def choose_classifier_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
     """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
     return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
-def _pinball_and_kernel(request: MechanismRequest[LinearBounds]) -> tuple[Pinball, Kernel]:
+def _pinball_and_kernel(request: LinearRequest) -> tuple[Pinball, Kernel]:
     loss, kernel = request.bounds.loss, request.kernel
     assert isinstance(loss, Pinball)
     assert kernel is not None
     return loss, kernel
 
 
-def _choose_quantile_objective(
-    mechanism: ObjectivePerturbation, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: LinearRequest) -> MechanismChoice:
     """Choose penalty, bandwidth and level of the objective mechanism for a quantile."""
     loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
@@ -179,7 +172,7 @@ def _choose_quantile_objective(
     return MechanismChoice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
-def _choose_quantile_output(mechanism: OutputPerturbation, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
+def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearRequest) -> MechanismChoice:
     plain, kernel = _pinball_and_kernel(request)
     chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
@@ -187,9 +180,7 @@ def _choose_quantile_output(mechanism: OutputPerturbation, request: MechanismReq
     return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
 
 
-def _choose_descent_mechanism(
-    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
     """Choose the settings of a noisy descent mechanism, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
@@ -200,7 +191,7 @@ def _choose_descent_mechanism(
     return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
 
 
-def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
+def _choose_quantile_sgd(mechanism: NoisySGD, request: LinearRequest) -> MechanismChoice:
     """Choose the smoothing of SGD as in Theorem 3.4 of the quantile paper: as little as its mechanism's steps allow."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -213,9 +204,7 @@ def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBo
     return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _choose_quantile_phased(
-    mechanism: PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_quantile_phased(mechanism: PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
     """Choose as little smoothing as keeps a phased mechanism contractive; certified solutions need none."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -231,13 +220,13 @@ def _choose_quantile_phased(
     return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _smooth_bounds(request: MechanismRequest[LinearBounds]) -> LinearBounds:
+def _smooth_bounds(request: LinearRequest) -> LinearBounds:
     loss = request.bounds.loss if request.smooth_loss is None else request.smooth_loss
     return replace(request.bounds, loss=loss)
 
 
 def _choose_classifier_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[LinearBounds]
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: LinearRequest
 ) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
@@ -245,9 +234,7 @@ def _choose_classifier_minimiser(
     return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
 
 
-def _choose_classifier_descent(
-    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_classifier_descent(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
     problems = request.problems
     if request.joint_loss is not None and not mechanism.plain:
         request, problems = replace(request, bounds=replace(request.bounds, loss=request.joint_loss)), 1
@@ -255,9 +242,7 @@ def _choose_classifier_descent(
     return replace(chosen, parameters={"problems": problems, **chosen.parameters})
 
 
-def _choose_classifier_sgd(
-    mechanism: NoisySGD | PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_classifier_sgd(mechanism: NoisySGD | PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
     bounds = replace(_smooth_bounds(request), alpha=request.alpha or 0.0)
     settings = mechanism.settings(bounds, guarantee_per_problem(request.guarantee, request.problems))
     return MechanismChoice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
@@ -294,9 +279,7 @@ def contractive_bandwidth(
     return jump * kernel.peak * curvature_factor / room
 
 
-def choose_structured_mechanism(
-    mechanism: object, request: MechanismRequest[StructuredBounds], owner: str
-) -> MechanismChoice:
+def choose_structured_mechanism(mechanism: object, request: StructuredRequest, owner: str) -> MechanismChoice:
     """Choose a mechanism for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
     named = {
         "objective": ObjectivePerturbation(),
@@ -338,7 +321,7 @@ def choose_structured_mechanism(
 
 
 def _choose_structured_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[StructuredBounds]
+    mechanism: ObjectivePerturbation | OutputPerturbation, request: StructuredRequest
 ) -> MechanismChoice:
     """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
@@ -349,13 +332,12 @@ def _choose_structured_minimiser(
         chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
         alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
-    return MechanismChoice(
-        mechanism, replace(request.bounds, loss=loss, alpha=alpha), predicted, {"bandwidth": bandwidth}
-    )
+    bounds = replace(request.bounds, loss=loss, alpha=alpha)
+    return MechanismChoice(mechanism, bounds, predicted, {"bandwidth": bandwidth})
 
 
 def _choose_structured_descent(
-    mechanism: StructuredGradientDescent | NoisySGD, request: MechanismRequest[StructuredBounds]
+    mechanism: StructuredGradientDescent | NoisySGD, request: StructuredRequest
 ) -> MechanismChoice:
     """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
@@ -384,9 +366,8 @@ def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoot
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
         return loss
-    raise parameter_error(
-        "loss", owner, f"one of {list(named)} or a smooth pairwise loss of dpconvex.losses", repr(loss)
-    )
+    allowed = f"one of {list(named)} or a smooth pairwise loss of dpconvex.losses"
+    raise parameter_error("loss", owner, allowed, repr(loss))
 
 
 def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
@@ -474,9 +455,8 @@ def choose_auc_mechanism(
     elif isinstance(mechanism, (Moments, NoisyGradientDescent, OutputPerturbation)):
         found = mechanism
     if found is None:
-        raise parameter_error(
-            "mechanism", owner, f"one of {['auto', *named]} or a mechanism object of these kinds", repr(mechanism)
-        )
+        allowed = f"one of {['auto', *named]} or a mechanism object of these kinds"
+        raise parameter_error("mechanism", owner, allowed, repr(mechanism))
     if isinstance(found, NoisyGradientDescent):
         settings = {**found.settings(), "ranking": True}
         return MechanismChoice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})

@@ -85,9 +85,8 @@ def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, paramet
     Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
     sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
     """
-    noise = (
-        _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm * math.sqrt(bounds.n_features)
-    )
+    noise = _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm
+    noise *= math.sqrt(bounds.n_features)
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):
         if noise * replace(bounds, alpha=alpha).minimiser_sensitivity() <= _SCORE_NOISE:
             break

@@ -106,10 +106,8 @@ class PlannedProblem:
                 return self._logistic_risk(mechanism)
             if self.task == "linear" or self.task in RATES:
                 return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
-            levels = self.levels or (self.quantile,)
-            return float(
-                np.mean([prescriptions.mean_excess(self._quantile_excess(mechanism, level)) for level in levels])
-            )
+            each = [self._quantile_excess(mechanism, level) for level in self.levels or (self.quantile,)]
+            return float(np.mean([prescriptions.mean_excess(excess) for excess in each]))
         except ValueError:  # no penalty fits a tiny budget
             return math.inf
 

@@ -111,9 +111,7 @@ def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarante
     epsilon = share * guarantee.epsilon(delta)
     try:
         if delta > 0:
-            std = objective_perturbation_scale(
-                epsilon, share * delta, 1.0, ratio, rank=smooth.rank, neighbors=smooth.neighbors
-            )
+            std = objective_perturbation_scale(epsilon, share * delta, 1.0, ratio, smooth.rank, smooth.neighbors)
         else:
             records = 2 if smooth.neighbors == "replace_one" else 1
             left = epsilon - math.log1p(ratio)
@@ -202,9 +200,8 @@ def structured_output_prescription(
     for candidate in tried:
         term = calibrate_output_perturbation(replace(smooth, alpha=float(candidate)), guarantee, {}).noise["release"]
         stds.append(term.scale * (1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1)))
-    scores = _structured_mean_excess(
-        bounds, kernel, np.array(width / unit), tried[:, None] / unit, 0.0, np.array(stds)[:, None]
-    )
+    noise = 0.0, np.array(stds)[:, None]
+    scores = _structured_mean_excess(bounds, kernel, np.array(width / unit), tried[:, None] / unit, *noise)
     best = int(np.argmin(scores))
     return Prescription(rounded_up(float(tried[best])) if alpha is None else alpha, float(scores[best]), width)
 

@@ -169,13 +169,11 @@ def structured_objective_delta(epsilon: float, ratio: float, kappa: float, rank:
     if neighbors == "replace_one":
         chi = min(1.0, 2 * chi_objective_delta(reduced, 2 * ratio, rank))
         return min(renyi_objective_delta(epsilon, ratio, kappa, rank, "replace"), chi)
-    with_record = min(
-        renyi_objective_delta(epsilon, ratio, kappa, rank, "with"), chi_objective_delta(reduced, ratio, rank)
-    )
-    without_record = min(
-        renyi_objective_delta(epsilon, ratio, kappa, rank, "without"), chi_objective_delta(epsilon, ratio, rank)
-    )
-    return max(with_record, without_record)
+    deltas = [
+        min(renyi_objective_delta(epsilon, ratio, kappa, rank, direction), chi_objective_delta(left, ratio, rank))
+        for direction, left in (("with", reduced), ("without", epsilon))
+    ]
+    return max(deltas)
 
 
 def _check_objective_perturbation(

@@ -72,10 +72,8 @@ class PreprocessingCertificate(CertifiedPromise):
             require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
-            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}[
-                self.mechanism
-            ]
-            ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
+            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}
+            ((name, needed),) = derive[self.mechanism](self.guarantee, self.n_samples, self.n_features).items()
             require(set(self.noise) == {name}, "The certificate's 'noise' is not that of its mechanism.")
             stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
             # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.

@@ -47,10 +47,8 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
         kernel = _KERNELS.get(type(loss.kernel))
         if kernel is None:
             return None
-        knots, jumps = np.array(loss.shape.knots), 2.0 * np.array(loss.shape.weights)
-        return CompiledSlope(
-            residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, loss.shape.slopes[0], 1.0, knots, jumps
-        )
+        first, knots, jumps = loss.shape.slopes[0], np.array(loss.shape.knots), 2.0 * np.array(loss.shape.weights)
+        return CompiledSlope(residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, first, 1.0, knots, jumps)
     if isinstance(loss, MoreauLoss):
         knots, slopes = np.array(loss.shape.knots), np.array(loss.shape.slopes)
         return CompiledSlope(residual, _MOREAU, 0, loss.modulus, loss.shape.slopes[0], 1.0, knots, slopes)

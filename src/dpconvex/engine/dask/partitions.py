@@ -338,10 +338,8 @@ class Partition:
             assert self.graph is not None
             rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
         else:
-            encoded = (
-                self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
-            )
-            rows = mapping.rows(self.X.open(), encoded, cores)
+            y = self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
+            rows = mapping.rows(self.X.open(), y, cores)
             if self.weights is not None:
                 rows = rows.with_weights(self.weights.open())
             for change in self.pending:

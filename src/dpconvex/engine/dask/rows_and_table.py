@@ -175,9 +175,8 @@ class DaskRows:
         ]
         # Of no rows at all, the first partition gives none.
         picked = [number for number, local in enumerate(chosen) if local.size] or [0]
-        parts = list(
-            self._each([self._partitions[i] for i in picked], [partial(_take_table_rows, chosen[i]) for i in picked])
-        )
+        calls = [partial(_take_table_rows, chosen[i]) for i in picked]
+        parts = list(self._each([self._partitions[i] for i in picked], calls))
         X, y, w = (stack_sparse_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
@@ -278,9 +277,8 @@ class DaskTable:
             self.held = ClusterTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
         elif graphs is not None:
-            facts = list(
-                schedule_in_threads(lambda one: check_partition(one.compute(), *settings), graphs, watched=True)
-            )
+            found = schedule_in_threads(lambda one: check_partition(one.compute(), *settings), graphs, watched=True)
+            facts = list(found)
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
             facts = compute_on_scheduler([check(pair, *settings) for pair in pairs], watched=True)
@@ -337,9 +335,8 @@ class DaskTable:
         triples, _ = delayed_partitions(X, y, owner, values)
         known = {partition.number: partition for partition in self.partitions}
         call = dask.delayed(_map_table_column, pure=False, traverse=False)
-        found = compute_on_scheduler(
-            [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
-        )
+        tasks = [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
+        found = compute_on_scheduler(tasks)
         if [count for count, _ in found] != self.lengths:
             raise ValueError(problem)
         return [result for _, result in found]
