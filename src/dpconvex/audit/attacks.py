@@ -127,11 +127,9 @@ def epsilon_lower_bound(
 
 
 def attack_lowest_bit(numbers: Array) -> Array:
-    """Return what an attack on bits sees: the exponent of the last binary digit that is set, 2000 for 0.
-
-    Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
-    digits tell which value was under it. On a public grid they do not depend on the value.
-    """
+    """Return what an attack on bits sees: the exponent of the last binary digit that is set, 2000 for 0."""
+    # Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
+    # digits tell which value was under it. On a public grid they do not depend on the value.
     fraction, exponent = np.frexp(np.asarray(numbers, dtype=np.float64))
     digits = (fraction * 2.0**53).astype(np.int64)
     last = np.frexp((digits & -digits).astype(np.float64))[1] - 1
@@ -139,10 +137,8 @@ def attack_lowest_bit(numbers: Array) -> Array:
 
 
 def attack_statistics(first: Array, second: Array, bits: bool) -> dict[str, Statistic]:
-    """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too.
-
-    Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
-    """
+    """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too."""
+    # Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
     project = _attack_projection(first, second)
     centre = float(np.median(np.concatenate([project(first), project(second)])))
 
@@ -521,12 +517,10 @@ def audit(
 def _noise_attack_detects(
     outputs: list[Array], statistic: Statistic, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> float | None:
-    """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
-
-    Outputs are pulled towards their medians by the factor, as less noise would do. The event is chosen and judged as on
-    selection runs, two standard errors to its disadvantage, and so are the medians. None if not even outputs without
-    noise would refute the claim.
-    """
+    """Return the largest factor on the noise at which an audit like this one would most likely refute the claim."""
+    # Outputs are pulled towards their medians by the factor, as less noise would do. The event is chosen and judged as
+    # on selection runs, two standard errors to its disadvantage, and so are the medians. None if not even outputs
+    # without noise would refute the claim.
     first, second = (each[:_DEFECT_RUNS] for each in outputs)
     centre, other = np.median(first, axis=0), np.median(second, axis=0)
     luck = _CAUTION * np.sqrt(0.5 * np.pi * (first.var(axis=0) + second.var(axis=0)) / len(first))

@@ -109,10 +109,8 @@ def neighbor_pairs(
 
 
 def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
-    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made.
-
-    Where they have identifiers, they may differ in one person; and else in so many rows.
-    """
+    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made."""
+    # Where they have identifiers, they may differ in one person; and else in so many rows.
     persons = len(pair.first) == 3
     first, second = (_people_of_table(*data) if persons else _records(*data) for data in (pair.first, pair.second))
     gone, come = list((first - second).elements()), list((second - first).elements())

@@ -155,10 +155,8 @@ def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def output_console() -> Console:
-    """Return the console for results, wide enough for a table when nobody watches.
-
-    Text may come from a stranger's file: signs that command a terminal are spelled out.
-    """
+    """Return the console for results, wide enough for a table when nobody watches."""
+    # Text may come from a stranger's file: signs that command a terminal are spelled out.
     from rich.console import Console
 
     screen = Console(highlight=False)

@@ -198,10 +198,8 @@ def studio(
 
 
 def studio_redirect_page(address: str, folder: Path) -> Path:
-    """Write a page that only its owner can read and that leads to an address.
-
-    A browser's command line, with what it is told to open, can be read by everybody on the machine.
-    """
+    """Write a page that only its owner can read and that leads to an address."""
+    # A browser's command line, with what it is told to open, can be read by everybody on the machine.
     page = folder / "open.html"
     handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(handle, "w", encoding="utf-8") as file:

@@ -75,7 +75,7 @@ def map_dense_rows(
 
 @numba.njit(nogil=True, cache=True)
 def dense_vector_products(block: Array, theta: Array, out: Array) -> None:
-    """``out[i] = block[i] . theta``: four sums of every fourth product, so that none waits for another, and the rest.
+    """``out[i] = block[i] . theta``: four sums of every fourth product, none of which waits for another, and the rest.
 
     The error is at most about ``(columns / 4 + 5) u sum_j |block_ij theta_j|``, whatever the other rows are.
     """
@@ -147,10 +147,8 @@ def scaled_dense_norms(block: Array, lead: int, centre: Array, scale: Array, out
 # Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def dense_matrix_products(block: Array, columns: Array, out: Array) -> None:
-    """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands.
-
-    Two rows and four columns at a time, so that sums stay in registers; `_PANEL` rows share what is read of `columns`.
-    """
+    """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands."""
+    # Two rows and four columns at a time, so that sums stay in registers; _PANEL rows share what is read of columns.
     rows, size, width = block.shape[0], block.shape[1], columns.shape[1]
     spare = np.empty(width)  # for the partner of a last row without one
     whole = size - size % 4
@@ -211,11 +209,9 @@ def dense_product_error(a: float, b: float, product: float) -> float:
 
 @numba.njit(nogil=True, cache=True)
 def dense_margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
-    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
-
-    Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
-    twice the digits of float64.
-    """
+    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``."""
+    # Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
+    # twice the digits of float64.
     for i in range(block.shape[0]):
         total = 0.0
         error = 0.0

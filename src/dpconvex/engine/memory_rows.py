@@ -52,11 +52,9 @@ class _WritableMemory:
 
 
 def writable_memory_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array of numbers as one of the type of writable arrays, without a copy.
-
-    For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
-    seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
-    """
+    """Return an array of numbers as one of the type of writable arrays, without a copy."""
+    # For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
+    # seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
     return array if array.flags.writeable else np.asarray(_WritableMemory(array))
 
 

@@ -90,10 +90,8 @@ def sparse_octave_kernel(
     indptr: RowIndices, columns: Columns, values: Values, indices: RowIndices, low: Array, high: Array, shift: Array,
     scale: Array, factors: Array, max_octave: int, counts: Array,
 ) -> None:  # fmt: skip
-    """Count the octaves of stored values, as `dpconvex.engine.dense_kernels.count_dense_octaves` counts those of all.
-
-    Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
-    """
+    """Count the octaves of stored values, as `dense_kernels.count_dense_octaves` counts those of all."""
+    # Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
     most = (counts.shape[1] - 1) // 2
     one = np.zeros(1)
     bits = one.view(np.int64)
@@ -121,11 +119,9 @@ def sparse_margin_kernel(
     indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scaled: Array, start: float, rest: float,
     margins: Array,
 ) -> None:  # fmt: skip
-    """``margins[i] = start + rest + sum of c scaled`` over the stored values of a row.
-
-    ``start + rest`` is the margin of a row of zeros, all of which a row's own part may cancel. Products and additions
-    keep their errors (Dekker, Knuth), so a margin is right to its own last digits, whatever the other rows are.
-    """
+    """``margins[i] = start + rest + sum of c scaled`` over the stored values of a row."""
+    # start + rest is the margin of a row of zeros, all of which a row's own part may cancel. Products and additions
+    # keep their errors (Dekker, Knuth), so a margin is right to its own last digits, whatever the other rows are.
     for i in range(indices.size):
         total, error = start, rest
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
@@ -160,10 +156,8 @@ def sparse_combine_kernel(
 def _sparse_squared_norm(
     indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, lengths: Array, base: Array
 ) -> tuple[float, float]:
-    """Return ``sum_j lengths_j^2 (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of.
-
-    Numbers are stretched before they are squared, in this order: a square alone may be too small for a number.
-    """
+    """Return ``sum_j lengths_j^2 (x_j^2 - base_j^2)`` over stored values, and the size of its terms."""
+    # Numbers are stretched before they are squared, in this order: a square alone may be too small for a number.
     total = size = 0.0
     for k in range(_first_of(indptr, row), _first_of(indptr, row + 1)):
         j = columns[k]
@@ -246,10 +240,8 @@ def sparse_quadratic_lengths(
     indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, square: Array,
     norms: Array, rounding: float, lengths: Array,
 ) -> None:  # fmt: skip
-    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms of M's columns.
-
-    ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| norms_j)^2``: that is added.
-    """
+    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms of M's columns."""
+    # q = sum_jk S_jk d_j d_k with d_0 = 1 errs by at most rounding (sum_j |d_j| norms_j)^2: that is added.
     width = square.shape[0]
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):
@@ -285,10 +277,8 @@ def sparse_moment_kernel(
     indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, factors: Array,
     totals: Array, errors: Array,
 ) -> None:  # fmt: skip
-    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
-
-    Every product is a number of its record alone, and its rounding is no other record's.
-    """
+    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the sum ``totals + errors``."""
+    # Every product is a number of its record alone, and its rounding is no other record's.
     width = totals.shape[0]
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):

@@ -167,10 +167,8 @@ class SparseRows(MemoryRows):
         return NonZeroRows.of(X)
 
     def _sparse_offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
-        """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64.
-
-        Another type would be another compiled kernel: it must not follow from whether some record is clipped.
-        """
+        """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64."""
+        # Another type would be another compiled kernel: it must not follow from whether some record is clipped.
         from dpconvex.engine.sparse_kernels import sparse_offset_kernel
 
         indptr, columns, values = self._raw.parts
@@ -357,11 +355,9 @@ class SparseRows(MemoryRows):
         return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 
     def lengths(self, matrix: Array) -> Array:
-        """Bound ``||M x~_i||`` of sparse rows from above, with 1 for the constant if rows have none; inf for weight 0.
-
-        ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``, M a matrix or its diagonal. Its rounding
-        error is at most ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
-        """
+        """Bound ``||M x~_i||`` from above, with 1 for the constant if rows have none; inf for weight 0."""
+        # x^T S x + 2 c^T S x + c^T S c by non-zeros, with S = M^T M, M a matrix or its diagonal. Its rounding error is
+        # at most (5 dim + 64) u (sum_j |x_j| ||M_j||)^2, which is added.
         from dpconvex.engine.sparse_kernels import sparse_diagonal_lengths, sparse_quadratic_lengths
 
         self._require_weights()

@@ -120,10 +120,8 @@ def fit_kind_of_loss(loss: DescribableLoss) -> str:
 
 
 def planned_quantile_level(loss: DescribableLoss) -> float:
-    """Return the quantile level that a fit plan aims at, ``high / (high - low)`` of a loss's slopes, or 1/2.
-
-    One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
-    """
+    """Return the quantile level that a fit plan aims at, ``high / (high - low)`` of a loss's slopes, or 1/2."""
+    # One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     if fit_kind_of_loss(loss) in ("margin", "several", "squares", "rate"):
         return 0.5
     low, high = loss.slope_range
@@ -131,10 +129,8 @@ def planned_quantile_level(loss: DescribableLoss) -> float:
 
 
 def planned_mass_share(size: float) -> float:
-    """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``.
-
-    All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
-    """
+    """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``."""
+    # All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
     return max(constants.COUNT_SHARE, min(0.25, (50 / size) ** 2))
 
 
@@ -245,11 +241,9 @@ def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, 
 
 
 def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise], bounds: LinearBounds) -> float:
-    """Return the planned noise of all fine and late gradients combined, per coordinate of the mean white gradient.
-
-    It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
-    gradients. Levels of one target share half of their gradients.
-    """
+    """Return the planned noise of all fine and late gradients combined, per coordinate of the mean white gradient."""
+    # It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
+    # gradients. Levels of one target share half of their gradients.
     each = math.sqrt(config.targets) * (config.fits / config.targets) ** 0.25
     weight = 1.0 if fit_kind_of_loss(bounds.loss) in ("margin", "several") else min(1.0, config.clip)
     precision = 0.0
@@ -287,11 +281,9 @@ def _plan_fit_config(
 
 
 def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
-    """Return all queries that a fit plan makes, and their number of releases.
-
-    A gradient is a slope times a row of at most ``clip`` median row norms; curvature is second moments of vectors of
-    norm at most 1.
-    """
+    """Return all queries that a fit plan makes, and their number of releases."""
+    # A gradient is a slope times a row of at most clip median row norms; curvature is second moments of vectors of norm
+    # at most 1.
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
     kind, fits, targets = fit_kind_of_loss(bounds.loss), config.fits, config.targets
     slope = config.width if kind in ("squares", "rate") else float(bounds.loss.lipschitz)
@@ -341,12 +333,10 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
 
 
 def _plan_subset_sizes(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
-    """Return the number of rows that geometry and early gradients use; None for all of them.
-
-    A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is added
-    to sums, so fewer rows mean more noise per row: geometry uses more rows where coefficients are many, and early
-    rounds as many as keep their noise below the sampling error of a fit of all rows.
-    """
+    """Return the number of rows that geometry and early gradients use; None for all of them."""
+    # A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is
+    # added to sums, so fewer rows mean more noise per row: geometry uses more rows where coefficients are many, and
+    # early rounds as many as keep their noise below the sampling error of a fit of all rows.
     n, dimension = bounds.n_samples, bounds.dimension
     if bounds.neighbors != "replace_one":
         return None, None

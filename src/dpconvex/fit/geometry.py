@@ -55,10 +55,8 @@ class RowGeometry(Coordinates):
 
 
 def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
-    """Return released coordinates; ``mass`` is the total weight of all records, public or released.
-
-    The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
-    """
+    """Return released coordinates; ``mass`` is the total weight of all records, public or released."""
+    # The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
     bounds, terms = rows.bounds, rows.terms
     lead, dimension = int(bounds.fit_intercept), bounds.dimension
     if config.geometry_rows is not None:  # which rows depends on their public number alone
@@ -223,11 +221,9 @@ def _geometry_moments(
 
 
 def _is_spread(counts: Array, law: Array, std: float, mass: float) -> NDArray[np.bool_]:
-    """Return which columns have values other than 0 that far more likely follow a law than have all one octave.
-
-    Under either, an unknown share of the records has other values than 0. How many columns follow the law is learnt
-    from all of them.
-    """
+    """Return which columns have values other than 0 that far more likely follow a law than have all one octave."""
+    # Under either, an unknown share of the records has other values than 0. How many columns follow the law is learnt
+    # from all of them.
     centre = counts.shape[1] // 2
     law = np.where(np.arange(law.size) == centre, 0.0, law)
     laws = np.vstack([law / law.sum(), np.delete(np.eye(law.size), centre, axis=0)])

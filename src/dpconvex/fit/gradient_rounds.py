@@ -147,10 +147,8 @@ class GradientRounds:
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
 
     def run_late(self, before: PosteriorEstimate, loss: PosteriorLocalLoss) -> tuple[Array, Array | None]:
-        """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance.
-
-        Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
-        """
+        """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance."""
+        # Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
         if "curvature" not in self.terms:
             return before.mean, None
         assert loss.factor is not None

@@ -347,11 +347,9 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
 
 
 def secant_step(vectors: Array, steps: Array, noise: Array) -> Array:
-    """Return the joint margins' last Newton step, corrected by steps at earlier points (Anderson).
-
-    A combination of differences of steps that explains the last one is replaced by the moves that caused it. It is
-    shrunk as far as noise explains differences.
-    """
+    """Return the joint margins' last Newton step, corrected by steps at earlier points (Anderson)."""
+    # A combination of differences of steps that explains the last one is replaced by the moves that caused it. It is
+    # shrunk as far as noise explains differences.
     last = steps[-1]
     if len(steps) == 1:
         return np.asarray(last)

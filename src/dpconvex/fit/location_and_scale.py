@@ -105,10 +105,8 @@ class LocationTails:
         return cls(centres, shares, std / mass, counted)
 
     def scale(self, usual: float) -> float:
-        """Return the scale around a location: a normal law's with this median size, or `usual` where noise hides it.
-
-        Values in the innermost octave count as half of the next one's.
-        """
+        """Return the scale around a location: a normal law's with this median size, or `usual` where noise hides it."""
+        # Values in the innermost octave count as half of the next one's.
         order = np.argsort(np.abs(self.centres))
         sizes, shares = np.abs(self.centres)[order], self.shares[order]
         if shares.sum() < 0.75:
@@ -134,10 +132,8 @@ class LocationTails:
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
     def _paired_bias(self, cut: Array) -> tuple[Array, Array]:
-        """Return the bias by both sides of a location, and its variance; ``cut`` is what clips take from each bin.
-
-        The octave after the last significant one is what noise and the octave before lead to expect, and one follows.
-        """
+        """Return the bias by both sides of a location, and its variance; ``cut`` is what clips take from each bin."""
+        # The octave after the last significant one is what noise and the octave before lead to expect, and one follows.
         middle = self.centres.size // 2
         above, below, cut = self.counted[middle + 1 :], self.counted[:middle][::-1], cut[:, middle + 1 :]
         last = int(np.flatnonzero(above + below)[-1]) if (above + below).any() else 0
@@ -213,11 +209,9 @@ def locate_limited_shares(rows: PrivateRows, name: str, theta: Array, limit: flo
 
 
 def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) -> tuple[float, float, LocationTails]:
-    """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of targets by size.
-
-    Releases the histogram "octaves", of sizes down to so many octaves below the largest, and the sum "targets" of
-    targets up to a limit that balances the bias of leaving larger ones out with the noise.
-    """
+    """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of targets by size."""
+    # Releases the histogram "octaves", of sizes down to so many octaves below the largest, and the sum "targets" of
+    # targets up to a limit that balances the bias of leaving larger ones out with the noise.
     sizes = largest * 2.0 ** np.linspace(-octaves, 0, constants.TARGET_BINS // 2 - 1)
     edges = np.concatenate([-sizes[::-1], [0.0], sizes])
     counts = rows.histogram("octaves", QueryStatistic("target"), edges)
@@ -240,11 +234,9 @@ def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) 
 def share_below_location(
     rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, n_samples: float
 ) -> float:
-    """Return the noisy share of records whose statistic is below a point.
-
-    Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
-    error of that number then does not move the point at which the share is the level.
-    """
+    """Return the noisy share of records whose statistic is below a point."""
+    # Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
+    # error of that number then does not move the point at which the share is the level.
     centre = level if rows.bounds.ignored_rows else 0.0
     return centre + rows.count(name, statistic, point, centre) / n_samples
 

@@ -16,11 +16,9 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: float) -> tuple[float, float, float]:
-    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``.
-
-    Labels have the logistic probabilities of the margins. Records whose slope is clipped add little, since only those
-    with short rows still have curvature.
-    """
+    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``."""
+    # Labels have the logistic probabilities of the margins. Records whose slope is clipped add little, since only those
+    # with short rows still have curvature.
     z, curvature = middle + spread * _NODES, np.zeros_like(_NODES)
     for label, chance in ((1.0, expit(z)), (-1.0, expit(-z))):
         labels = np.full_like(z, label)
@@ -111,10 +109,8 @@ def calibrate_margin(
 
 
 def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
-    """Return the share of the records in each bin, and points within bins with their own shares.
-
-    A normal law replaces the part of the histogram that noise hides.
-    """
+    """Return the share of the records in each bin, and points within bins with their own shares."""
+    # A normal law replaces the part of the histogram that noise hides.
     middles = (edges[1:] + edges[:-1]) / 2
     normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
     sizes = np.maximum(total, 0.0) + (hidden + 1e-12) * normal
@@ -137,11 +133,9 @@ def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array
 
 
 def calibrated_label_share(noisy: float, std: float, n_samples: float) -> float:
-    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise.
-
-    The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for
-    which a mean of shares in between would cost several times the loss.
-    """
+    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise."""
+    # The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for
+    # which a mean of shares in between would cost several times the loss.
     nearest = 0.5 / max(n_samples, 2)
     end = float(logit(nearest))
     logits, apart = np.linspace(end, -end, constants.LOGIT_POINTS, retstep=True)

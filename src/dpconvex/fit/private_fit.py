@@ -121,11 +121,9 @@ class PrivateFit:
     def _fit_fine_stage(
         self, start: Array, rough: PosteriorEstimate, scale: float, mean_gradient: Array | None = None
     ) -> Array:
-        """Re-estimate intercept and residual scale by private counts, then fit with a bandwidth of that scale.
-
-        This is the second stage of every level, also of the median. Slopes are centred where ``mean_gradient``, their
-        constant part, was released before.
-        """
+        """Re-estimate intercept and residual scale by private counts, then fit with a bandwidth of that scale."""
+        # This is the second stage of every level, also of the median. Slopes are centred where mean_gradient, their
+        # constant part, was released before.
         lead, level = self.lead, planned_quantile_level(self.loss)
         low, high = self.loss.slope_range
         at = rough.mean.copy()
@@ -197,10 +195,8 @@ class PrivateFit:
     # Means.
 
     def _fit_squares(self) -> Array:
-        """Fit least squares with clipped residuals: in scales of the target at first, then of the residuals.
-
-        The clip grows where released octaves of residuals show asymmetric tails, whose mean it would move.
-        """
+        """Fit least squares with clipped residuals: in scales of the target at first, then of the residuals."""
+        # The clip grows where released octaves of residuals show asymmetric tails, whose mean it would move.
         lead, width, rounds = self.lead, self.config.width, self.rounds
         middle, std_error, scale = self._locate_target()
         start = np.zeros(self.size)
@@ -258,10 +254,8 @@ class PrivateFit:
         )  # fmt: skip
 
     def _fit_rates(self) -> Array:
-        """Fit the logarithm of a mean by clipped slopes, in units of ``mean^(2 - power)``, where they are 1 - y / mean.
-
-        Clips open as far as released octaves, of responses and then of slopes, show that they would move the mean.
-        """
+        """Fit the log of a mean by clipped slopes, in units of ``mean^(2 - power)``, where they are 1 - y / mean."""
+        # Clips open as far as released octaves, of responses and then of slopes, show that they would move the mean.
         lead, width, rounds, loss = self.lead, self.config.width, self.rounds, cast(Tweedie, self.bounds.loss)
         octaves = 2 * constants.RAW_TARGET_OCTAVES if self.config.raw_target else constants.RATE_OCTAVES
         mean, std_error, tails = location.locate_mean(self.rows, loss.most, octaves, self.mass)
@@ -332,10 +326,8 @@ class PrivateFit:
     # Margins.
 
     def _fit_margins(self) -> Array:
-        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine.
-
-        Where only the order of margins matters, 0 is the threshold for classes of equal weight.
-        """
+        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine."""
+        # Where only the order of margins matters, 0 is the threshold for classes of equal weight.
         lead, sharp = self.lead, self.loss
         kinked = not math.isfinite(self.loss.smoothness)
         smooth = self.loss
@@ -385,11 +377,9 @@ class PrivateFit:
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
     def _centre_intercept(self, share: float, phi: Array) -> Array:
-        """Return a fit's coefficients with the intercept moved to where normal margins have this mean probability.
-
-        Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less the
-        more records there are.
-        """
+        """Return a fit's coefficients with the intercept moved to where normal margins have this mean probability."""
+        # Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less
+        # the more records there are.
         exact = margins.calibrated_intercept(share, self._margin_std(phi)) / self.frame.constant
         records = self.config.records_per_coefficient * self.rounds.information
         weight = records / (records + constants.INTERCEPT_RECORDS)

@@ -193,10 +193,8 @@ def read_cell(value: object) -> Cell:
 
 
 def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
-    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers.
-
-    Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
-    """
+    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers."""
+    # Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     values = exact_identifiers(column)
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
     if values.dtype.kind not in "OSU" and not numbers:

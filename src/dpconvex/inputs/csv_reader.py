@@ -231,10 +231,8 @@ class CSVLayout:
 
 
 def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
-    """Return the fields of one line, None if its quotes do not match.
-
-    Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
-    """
+    """Return the fields of one line, None if its quotes do not match."""
+    # Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
     parts = line.split('"')
     if len(parts) % 2 == 0:
         return None

@@ -62,10 +62,8 @@ def _merge_duplicates(X: Any) -> Any:
 
 @contextmanager
 def _quiet_training_checks() -> Iterator[None]:
-    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
-
-    The check for infinities adds all values up; where the sum overflows, each value is examined.
-    """
+    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly."""
+    # The check for infinities adds all values up; where the sum overflows, each value is examined.
     with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
         yield
 

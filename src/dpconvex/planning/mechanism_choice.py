@@ -382,12 +382,10 @@ def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser.
-
-    ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
-    the AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation
-    also needs a small change of the Hessian's trace, ``kappa <= epsilon / 10`` or ``epsilon / (8 log(1 / delta))``.
-    """
+    """Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser."""
+    # alpha = 20 U ||noise||: noise moves the score of no row by more than 1/20. The direction is what counts for the
+    # AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation also
+    # needs a small change of the Hessian's trace, kappa <= epsilon / 10 or epsilon / (8 log(1 / delta)).
     alpha = 1.0
     for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
@@ -400,12 +398,10 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices.
-
-    It makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure epsilon the ratio at which the Jacobian
-    takes half of epsilon, ``d (exp(epsilon / (2 d)) - 1)``: the Delta of Algorithm 2 of the AUC paper, from public
-    facts and with counts that are bounds. The certificate states it.
-    """
+    """Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices."""
+    # It makes the curvature ratio epsilon / (8 log(1 / delta)), or for pure epsilon the ratio at which the Jacobian
+    # takes half of epsilon, d (exp(epsilon / (2 d)) - 1): the Delta of Algorithm 2 of the AUC paper, from public facts
+    # and with counts that are bounds. The certificate states it.
     try:
         calibrate_auc_objective(bounds, guarantee, {})
         return 0.0

@@ -80,11 +80,9 @@ def with_best_output_penalty(
 
 
 def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
-    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20.
-
-    Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
-    sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
-    """
+    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20."""
+    # Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
+    # sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
     noise = _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm
     noise *= math.sqrt(bounds.n_features)
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):

@@ -161,12 +161,10 @@ def structured_objective_prescription(
 def _structured_link_prescription(
     kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None, bandwidth: float | None
 ) -> Prescription:
-    """Return penalty and bandwidth of objective perturbation for a loss with a link.
-
-    The reference population has rows of the link with second moment ``v = link_norm^2 / d`` along every direction and a
-    typical curvature of half the largest, so that a coefficient of square 1/2 errs by
-    ``(alpha^2 / 2 + noise^2) / (v c + alpha)^2`` per direction.
-    """
+    """Return penalty and bandwidth of objective perturbation for a loss with a link."""
+    # The reference population has rows of the link with second moment v = link_norm^2 / d along every direction and a
+    # typical curvature of half the largest, so that a coefficient of square 1/2 errs by (alpha^2 / 2 + noise^2) / (v c
+    # + alpha)^2 per direction.
     link = bounds.loss.link
     assert link is not None
     width = rounded_up(_NARROW * bounds.operator_norm) if bandwidth is None else bandwidth
@@ -208,11 +206,9 @@ def structured_output_prescription(
 
 @lru_cache(maxsize=256)
 def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -> tuple[float, float]:
-    r"""Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk.
-
-    Around the optimum a step multiplies the error in direction j by ``a_j = 1 - rate c v_j / S`` and adds
-    ``rate * noise``; bias and variance of the mean of the later iterates are sums of powers of ``a_j``.
-    """
+    """Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk."""
+    # Around the optimum a step multiplies the error in direction j by a_j = 1 - rate c v_j / S and adds rate * noise;
+    # bias and variance of the mean of the later iterates are sums of powers of a_j.
     unit = bounds.operator_norm
     mu = planned_mu(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)

@@ -108,11 +108,9 @@ def moment_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: i
 
 
 def _moment_certificate_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
-    r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
-
-    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
-    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
-    """
+    """Return the size of sums and second moments of rows in the unit ball, and their sensitivity together."""
+    # Replacing x by y moves (sum x, sum x x^T) by at most the root of 2 - 2 t + 2 - 2 t^2 with t = x . y, which is
+    # largest at t = -1/2: 3 / sqrt(2).
     size = n_features + n_features * (n_features + 1) // 2
     # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
     additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()

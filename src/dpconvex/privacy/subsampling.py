@@ -242,10 +242,8 @@ def _subsampled_loss_density(rate: float, mu: float, alone: float, x: Array) -> 
 def _subsampled_loss_grid(
     neighbors: str, rate: float, mu: float, steps: int, delta: float, alone: float
 ) -> tuple[float, list[tuple[int, Array]], float]:
-    """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out.
-
-    A law is the first index of the grid and the masses from there on.
-    """
+    """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out."""
+    # A law is the first index of the grid and the masses from there on.
     # Losses beyond the last point cost at most a ten-thousandth of delta in all steps.
     reach = -float(ndtri(max(min(1e-4 * delta / (rate * steps), 1e-6), 1e-300)))
     start, stop = (mu / 2 if neighbors == "replace_one" else -30.0), mu + reach
@@ -293,10 +291,8 @@ def _subsampled_loss_grid(
 def composed_subsampling_epsilon(
     neighbors: str, rate: float, steps: int, mu: float, delta: float, alone: float = 1.0
 ) -> float:
-    """Bound epsilon by convolving a subsampled step's privacy loss with itself; infinite where it has none.
-
-    See the module's docstring; ``mu = sensitivity / std``.
-    """
+    """Bound epsilon by convolving a subsampled step's privacy loss with itself; infinite where it has none."""
+    # See the module's docstring; mu = sensitivity / std.
     with np.errstate(all="ignore"):
         width, laws, left_out = _subsampled_loss_grid(neighbors, rate, mu, steps, delta, alone)
     left = delta - steps * left_out

@@ -422,10 +422,8 @@ class VectorMoreau(SmoothedVectorLoss):
         return self.curvature / self.width
 
     def _envelope_scaling(self, u: Array) -> tuple[Array, Array]:
-        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
-
-        Adding a coordinate to the clipped ones never lowers ``s``, so m rounds find them all.
-        """
+        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped."""
+        # Adding a coordinate to the clipped ones never lowers s, so m rounds find them all.
         clipped = np.zeros(u.shape, dtype=bool)
         for _ in range(u.shape[1] + 1):
             free = np.where(clipped, 0.0, u)

@@ -373,11 +373,9 @@ def run_unheld_on_cluster(
 
 
 def add_cluster_neighbours(blocks: Iterable[Block]) -> list[Block]:
-    """Add sums of neighbours, two blocks of as many partitions at a time, as `pairwise_summation` does in a group.
-
-    Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
-    that sums of the same partitions have the same bits wherever they were computed.
-    """
+    """Add sums of neighbours, two blocks of as many partitions at a time, as `pairwise_summation` does in a group."""
+    # Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
+    # that sums of the same partitions have the same bits wherever they were computed.
     added: list[Block] = []
     for block in blocks:
         added.append(block)

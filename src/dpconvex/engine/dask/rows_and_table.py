@@ -323,7 +323,7 @@ class DaskTable:
             )
 
     def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
-        """Return ``function(values)`` of every partition of a further Dask column, or raise if it has other partitions.
+        """Return ``function(values)`` of every partition of a further column, or raise if it has other ones.
 
         Rows read beside it must be those that were checked, in their order: else identifiers would be of others' rows.
         """
