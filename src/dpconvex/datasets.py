@@ -136,7 +136,11 @@ class NewsvendorPopulation:
             parts = ((w, math.sqrt(s * s + variance)) for w, s in _NORMAL_PARTS[self.error])
             return float(sum(w * expected_pinball(gap[0], std, self.quantile) for w, std in parts))
         nodes, weights = _normal_nodes()
-        cost = _expected_pinball_t3(gap[0] + math.sqrt(variance) * nodes, self.quantile)
+        # E rho(mean + T), T Student-3, from E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2.
+        mean = gap[0] + math.sqrt(variance) * nodes
+        a = -mean
+        density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
+        cost = self.quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density
         return float(weights @ cost / weights.sum())
 
 
@@ -144,13 +148,6 @@ class NewsvendorPopulation:
 def _normal_nodes() -> tuple[Array, Array]:
     """Quadrature over a standard normal; finding the nodes takes longer than using them."""
     return np.polynomial.hermite_e.hermegauss(120)
-
-
-def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
-    """Return ``E rho(mean + T)``, T Student-3, from ``E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2``."""
-    a = -mean
-    density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
-    return np.asarray(quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density)
 
 
 def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5) -> Synthetic:

@@ -492,26 +492,15 @@ def audit(
     high = clopper_pearson_upper(rare, evaluation_runs, error)
     ratio, bound = _attack_excess(low, high, *profile)
     index = int(np.argmax(ratio))
-    epsilon = float(profile[0][index])
+    epsilon, lower = float(profile[0][index]), float(bound[index])
+    seen = _noise_attack_detects(outputs, next(iter(statistics.values())), evaluation_runs, error, profile)
     return AuditResult(
-        passed=bool(bound[index] <= epsilon),
-        epsilon_lower_bound=float(bound[index]),
-        epsilon=epsilon,
-        delta=float(profile[1][index]),
-        confidence=confidence,
-        statistic=event.statistic,
-        threshold=event.threshold,
-        direction="above" if event.above else "below",
-        likely="first" if event.likely_first else "second",
-        likely_hits=likely,
-        rare_hits=rare,
-        runs=evaluation_runs,
-        selection_runs=selection_runs,
-        detectable_noise=_noise_attack_detects(
-            outputs, next(iter(statistics.values())), evaluation_runs, error, profile
-        ),
-        tradeoff=_tradeoff_attack(event, first, second),
-    )
+        passed=lower <= epsilon, epsilon_lower_bound=lower, epsilon=epsilon, delta=float(profile[1][index]),
+        confidence=confidence, statistic=event.statistic, threshold=event.threshold,
+        direction="above" if event.above else "below", likely="first" if event.likely_first else "second",
+        likely_hits=likely, rare_hits=rare, runs=evaluation_runs, selection_runs=selection_runs,
+        detectable_noise=seen, tradeoff=_tradeoff_attack(event, first, second),
+    )  # fmt: skip
 
 
 def _noise_attack_detects(

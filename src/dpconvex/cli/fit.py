@@ -122,18 +122,11 @@ def fit(
             f"fit again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
-        output.print_json(
-            {
-                "model": str(out),
-                "task": task,
-                "report": None if report is None else str(report),
-                "registry": None if registry is None else str(registry),
-                "feature_names": schema.names,
-                **summary_coefficients(fitted),
-                "warnings": list(fitted.certificate_.warnings),
-                "certificate": json.loads(fitted.certificate_.to_json()),
-            }
-        )
+        files = {"model": out, "report": report, "registry": registry}
+        written = {name: None if path is None else str(path) for name, path in files.items()}
+        said = {"task": task, "feature_names": schema.names, "warnings": list(fitted.certificate_.warnings)}
+        certificate = json.loads(fitted.certificate_.to_json())
+        output.print_json({**written, **said, **summary_coefficients(fitted), "certificate": certificate})
         return
     screen = output.output_console()
     screen.print(certificate_summary_table(fitted.certificate_))

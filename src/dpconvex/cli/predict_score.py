@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -201,18 +200,11 @@ def score(
             verbose=1, **settings,
         )  # fmt: skip
     if json_:
-        print_json(
-            {
-                "metric": found.metric,
-                "value": None if found.curve else found.value,
-                "interval": None if found.curve else list(found.interval),
-                "level": found.level,
-                "rows": found.rows,
-                "limits": list(found.limits),
-                "curve": {name: values.tolist() for name, values in found.curve.items()},
-                "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
-            }
-        )
+        single = {"value": found.value, "interval": list(found.interval)}
+        facts = {"metric": found.metric, "level": found.level, "rows": found.rows, "limits": list(found.limits)}
+        facts |= dict.fromkeys(single) if found.curve else single
+        curve = {name: values.tolist() for name, values in found.curve.items()}
+        print_json({**facts, "curve": curve, "guarantee": found.certificate.guarantee.to_dict()})
         return
     screen = output_console()
     screen.print(str(found), markup=False)

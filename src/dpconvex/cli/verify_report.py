@@ -46,11 +46,8 @@ def verify(
         return
     screen = output.output_console()
     screen.print(f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green")
-    screen.print(
-        "Not checked: "
-        + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
-        + "who wrote it. This is no signature."
-    )
+    numbers = "" if kind == "certificate" else "the coefficients, which no file can prove, and "
+    screen.print(f"Not checked: {numbers}who wrote it. This is no signature.")
     screen.print(certificate_summary_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")

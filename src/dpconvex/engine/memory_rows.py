@@ -379,14 +379,11 @@ class MemoryRows:
 
     def take(self, indices: npt.NDArray[np.integer]) -> Self:
         """Return copies of the given rows in memory."""
-        return type(self)(
-            self._raw[indices if self.indices is None else self.indices[indices]],
-            self.marked_targets[indices],
-            self.row_map,
-            threads=self.threads,
-            weights=None if self._given_weights is None else self._given_weights[indices],
-            row_weights=None if self.row_weights is None else self.row_weights.take(indices),
-        )
+        raw = self._raw[indices if self.indices is None else self.indices[indices]]
+        weights = None if self._given_weights is None else self._given_weights[indices]
+        own = None if self.row_weights is None else self.row_weights.take(indices)
+        numbers: Any = {"threads": self.threads, "weights": weights, "row_weights": own}
+        return type(self)(raw, self.marked_targets[indices], self.row_map, **numbers)
 
     def take_records(self, records: RowIndices) -> Self:
         """Return the given records: rows, or all rows of people."""
@@ -495,18 +492,10 @@ class MemoryRows:
         buffer = np.empty(size + count) if buffer is None else buffer
         block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
-        map_dense_rows(
-            self._raw.T if self._by_columns else self._raw,
-            self._indices_of(rows),
-            *self.bounds_and_scales,
-            lead,
-            # Kept weights also serve the same rows without weights of their own.
-            math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm,
-            shorten,
-            self._by_columns,
-            block,
-            weights,
-        )
+        # Kept weights also serve the same rows without weights of their own.
+        norm = math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm
+        raw, indices = self._raw.T if self._by_columns else self._raw, self._indices_of(rows)
+        map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, self._by_columns, block, weights)
         if self.ignored is not None:
             ignored = self.ignored[rows]
             block[ignored, lead:] = 0.0

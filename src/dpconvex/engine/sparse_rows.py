@@ -106,12 +106,8 @@ def stack_sparse_rows(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
     parts = [part if isinstance(part, NonZeroRows) else NonZeroRows.of(csr_array(part)) for part in parts]
     counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    return NonZeroRows(
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([part.columns for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        (len(counts), parts[0].shape[1]),
-    )
+    columns, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("columns", "values"))
+    return NonZeroRows(np.concatenate([[0], np.cumsum(counts)]), columns, values, (len(counts), parts[0].shape[1]))
 
 
 def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:

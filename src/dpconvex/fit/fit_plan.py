@@ -93,10 +93,8 @@ class FitPlan:
 
     def terms(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
         """Return the noise of every release of a run that may spend ``mu``."""
-        return {
-            name: query.term(bounds, mu * math.sqrt(self.shares[name]), number)
-            for name, (query, number) in self.queries.items()
-        }
+        parts = {name: mu * math.sqrt(share) for name, share in self.shares.items()}
+        return {name: query.term(bounds, parts[name], number) for name, (query, number) in self.queries.items()}
 
 
 def planned_mu(guarantee: Guarantee, owner: str) -> float:
@@ -306,16 +304,13 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         loss = cast(SeveralMarginLoss, bounds.loss)
         labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
         rounds = constants.JOINT_ROUNDS, 0
-    residuals = (count, counts)
+    residuals, lengths = (count, counts), Query.histograms(len(constants.LENGTH_EDGES) + 1)
     if kind in ("squares", "rate"):
         residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
         "columns": (Query.histograms(2 * octaves + 1, columns), 1),
-        "lengths": (
-            Query.histograms(len(constants.LENGTH_EDGES) + 1),
-            1 if columns > constants.MAX_WHITENED_COLUMNS else 2,
-        ),
+        "lengths": (lengths, 1 if columns > constants.MAX_WHITENED_COLUMNS else 2),
         "moments": (moments, 1),
         "labels": (labels, 1),
         "octaves": (Query.histograms(constants.TARGET_BINS), targets),

@@ -76,13 +76,10 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         found = _geometry_norm_quantile(rows, RowGeometry(stretches, lead), 0.5, expected, mass)
         spread = math.sqrt(max(found**2 - 1, 1.0))
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        return RowGeometry(
-            np.concatenate([np.ones(lead), stretches[lead:] / spread]),
-            lead,
-            median_row_norm=math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread),
-            moments=moments,
-            moment_noise_std=np.zeros(dimension),
-        )
+        matrix = np.concatenate([np.ones(lead), stretches[lead:] / spread])
+        median = math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread)
+        noiseless = np.zeros(dimension)
+        return RowGeometry(matrix, lead, median_row_norm=median, moments=moments, moment_noise_std=noiseless)
     stretchable = np.where(columns.rare, stretches[lead:], limit * widest)
     most = largest_query_cancellation(bounds)
     matrix = np.diag(stretches)
@@ -295,9 +292,5 @@ def _whiten_geometry(
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     left = np.clip(values / raised, 1e-3, 1.5)
     noise_std = np.sqrt(noise.along(vectors)) / raised
-    return RowGeometry(
-        step @ frame.matrix,
-        lead,
-        moments=np.concatenate([np.ones(lead), left]),
-        moment_noise_std=np.concatenate([np.zeros(lead), noise_std]),
-    )
+    moments, noise_stds = np.concatenate([np.ones(lead), left]), np.concatenate([np.zeros(lead), noise_std])
+    return RowGeometry(step @ frame.matrix, lead, moments=moments, moment_noise_std=noise_stds)

@@ -143,10 +143,8 @@ class JointMargins:
             if before is None and self.separate and self.lead:
                 mean = self._centre(mean)
             move = mean - vector
-            length = math.sqrt(
-                float((self._lead_moments @ move[self.leads :] ** 2).max(initial=0.0))
-                + float(np.square(move[: self.leads]).max(initial=0.0))
-            )
+            along = float((self._lead_moments @ move[self.leads :] ** 2).max(initial=0.0))
+            length = math.sqrt(along + float(np.square(move[: self.leads]).max(initial=0.0)))
             vector = vector + move * min(1.0, constants.MAX_MOVE / max(length, 1e-300))
         return replace(found, mean=mean, kept_share=(found if before is None else before).kept_share)
 
@@ -269,14 +267,10 @@ def simulated_margins(fit: JointMargins, coefficients: Array) -> tuple[Array, Ar
 
 @dataclass(frozen=True)
 class ExpectedRound:
-    """Expected curvature and clipped gradient: within the directions that margins see, and far from them.
+    """Expected curvature and clipped gradient: within the directions that margins see, and far from them."""
 
-    ``small`` is the curvature of intercepts and of contrasts along `directions`, ``far`` that of contrasts along all
-    others, both in units in which columns have second moment 1.
-    """
-
-    small: Array
-    far: Array
+    small: Array  # curvature of intercepts and of contrasts along directions, where columns have second moment 1
+    far: Array  # that of contrasts along all others
     directions: Array
     moments: Array
     bias: tuple[Array, Array]

@@ -103,12 +103,9 @@ class PrivateFit:
         middle, std_error, scale = self._locate_target(first)
         start = np.zeros(self.size)
         start[: self.lead] = middle
-        loss = PosteriorLocalLoss(
-            QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2),
-            (high - low) * constants.NORMAL_DENSITY_AT_0 / scale,
-            scale,
-            slope_std=constants.SLOPE_STD * (high - low),
-        )
+        slope = QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2)
+        curvature = (high - low) * constants.NORMAL_DENSITY_AT_0 / scale
+        loss = PosteriorLocalLoss(slope, curvature, scale, slope_std=constants.SLOPE_STD * (high - low))
         away = scale * float(ndtri(first))  # from there to the median
         found = self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2)
         return start, found, scale

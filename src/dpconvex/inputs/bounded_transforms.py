@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ WORDS = ("clip", "log1p", "log", "sqrt")  # transforms that a schema may name by
 FUNCTIONS = ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")
 ALLOWED = f"numbers, the column, + - * / ** and {', '.join(FUNCTIONS)}"
 _LONGEST, _LARGEST = 200, 1e150  # characters of an expression, and sizes of its steps
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
 _LEAST = {"log": 0.0, "log10": 0.0, "log2": 0.0, "log1p": -1.0}  # below or at which there is no logarithm
 
 
@@ -88,27 +92,21 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
     raise TransformError(f"has parts other than {ALLOWED}")
 
 
-def _transform_by_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+def _transform_by_operator(node: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
     """Return the bounded values of a sum, difference, product, quotient or power."""
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-    if isinstance(operator, ast.Pow):
+    if isinstance(node, ast.Pow):
         power = right.low
         whole, even = power == int(power), power % 2 == 0
         if right.low != right.high or (not whole and left.low < 0) or (power < 0 and left.low <= 0 <= left.high):
             raise TransformError("takes a power that there is not for all numbers within the bounds")
         ends = [left.low, left.high, *([0.0] if even and left.low < 0 < left.high else [])]
         return _bounded_transform_values(lambda value: value**power, ends, left.values)
-    if isinstance(operator, ast.Div) and right.low <= 0 <= right.high:
+    if isinstance(node, ast.Div) and right.low <= 0 <= right.high:
         raise TransformError("divides by numbers that may be 0 within the bounds")
-    apply: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-        ast.Add: lambda a, b: a + b,
-        ast.Sub: lambda a, b: a - b,
-        ast.Mult: lambda a, b: a * b,
-        ast.Div: lambda a, b: a / b,
-    }
-    if type(operator) not in apply:
+    if type(node) not in _OPERATORS:
         raise TransformError(f"has parts other than {ALLOWED}")
-    function = apply[type(operator)]
+    function = _OPERATORS[type(node)]
     return _bounded_transform_values(lambda pair: function(*pair), corners, (left.values, right.values))
 
 

@@ -155,12 +155,9 @@ def _cells_of_objects(values: Iterable[object]) -> Cells:
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
     words = [cell.text for cell in cells]
-    return Cells(
-        # Columns of numbers are many, and even empty ones of text take polars a while.
-        pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None,
-        np.array(numbers, dtype=np.float64),
-        np.array(times, dtype="datetime64[s]"),
-    )
+    # Columns of numbers are many, and even empty ones of text take polars a while.
+    text = pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None
+    return Cells(text, np.array(numbers, dtype=np.float64), np.array(times, dtype="datetime64[s]"))
 
 
 def read_cell(value: object) -> Cell:

@@ -50,16 +50,13 @@ _MULTIBYTE_ENCODINGS = (
 
 @dataclass(frozen=True)
 class CSVFormat:
-    """Format of a CSV file; None where the header and a byte-order mark say it.
-
-    With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
-    """
+    """Format of a CSV file; None where the header and a byte-order mark say it."""
 
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
-    line_breaks: bool = False
+    line_breaks: bool = False  # within quoted fields: an open quote then changes how the lines below are read
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -385,19 +382,15 @@ def _is_csv_number(text: str) -> bool:
 
 def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]]:
     """Return the text and the remedy of each problem of lines, from public facts."""
-    commas = (
-        'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
-        if layout.delimiter == ","
-        else "quote fields that hold the delimiter, or say --delimiter"
-    )
+    commas = "quote fields that hold the delimiter, or say --delimiter"
+    if layout.delimiter == ",":
+        commas = 'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
     breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
+    encoding = "say --encoding, for instance cp1252, which spreadsheets write"
     return {
         CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
         CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
-        CSVLineProblem.UNDECODED: (
-            f"bytes that are not {layout.encoding.upper()}",
-            "say --encoding, for instance cp1252, which spreadsheets write",
-        ),
+        CSVLineProblem.UNDECODED: (f"bytes that are not {layout.encoding.upper()}", encoding),
     }
 
 

@@ -60,20 +60,15 @@ class SchemaMissing:
 
 @dataclass(frozen=True)
 class SchemaBlock:
-    """Columns of ``X`` that one column of the table becomes, with their bounds.
-
-    ``square`` is the largest squared length once the estimator has mapped the columns to order 1: at most 1 for
-    indicators of which one is 1. ``length`` is that of the columns, each divided by its largest size. ``reference`` is
-    the index and the name of the indicator that is left out, to which the coefficients of the others compare.
-    """
+    """Columns of ``X`` that one column of the table becomes, with their bounds."""
 
     name: str
     names: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    square: float = 1.0
-    length: float = 1.0
-    reference: tuple[int, str] | None = None
+    square: float = 1.0  # largest squared length of columns mapped to order 1: 1 for indicators of which one is 1
+    length: float = 1.0  # of the columns, each divided by its largest size
+    reference: tuple[int, str] | None = None  # the indicator that is left out, to which coefficients compare
 
 
 def _indicators(name: str, names: tuple[str, ...], square: float = 1.0, drop: int | None = None) -> SchemaBlock:
@@ -468,13 +463,6 @@ def with_reference(column: Column, level: str) -> Column:
 
 def check_schema(schema: Schema) -> Schema:
     """Return a schema whose parts are checked, or raise where they do not go together."""
-    _check_schema_columns(schema)
-    _check_schema_words(schema)
-    return schema
-
-
-def _check_schema_columns(schema: Schema) -> None:
-    """Raise if two columns of X share a name, or bounds are such that no estimator takes them."""
     for block in schema.blocks:
         if not block.names:
             raise InputError(
@@ -488,6 +476,8 @@ def _check_schema_columns(schema: Schema) -> None:
                 f"The schema's bounds of {shown_name(name)} are beyond {_LARGEST:g}, or so close that they "
                 "cannot be told apart. Change the units."
             )
+    _check_schema_words(schema)
+    return schema
 
 
 def _check_schema_words(schema: Schema) -> None:

@@ -485,12 +485,8 @@ def read_file_partitions(
     meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
-    frame = dd.from_map(
-        functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored),
-        list(pieces),
-        meta=meta,
-        enforce_metadata=False,  # float32 stays float32
-    )
+    load = functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored)
+    frame = dd.from_map(load, list(pieces), meta=meta, enforce_metadata=False)  # float32 stays float32
     return frame[schema.names], frame[TARGET]
 
 

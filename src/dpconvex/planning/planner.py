@@ -195,10 +195,8 @@ class PlannedProblem:
         spreads = np.sqrt(prescriptions.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
         if self.feature_spread is not None:
             spreads = np.array([self.feature_spread])
-        risks = [
-            prescriptions.logistic_excess(self.n_samples, self.n_features, float(spread), **settings)
-            for spread in spreads
-        ]
+        n, d = self.n_samples, self.n_features
+        risks = [prescriptions.logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
@@ -363,12 +361,9 @@ def plan(
     if not names:
         raise ValueError(f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead.")
     forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
+    none, constant = (problem.forecast(name, wanted) for name in ("none", "constant"))
     return Forecasts(
-        **vars(problem),
-        wanted=wanted,
-        forecasts=tuple(forecasts),
-        without_privacy=problem.forecast("none", wanted),
-        constant=problem.forecast("constant", wanted),
+        **vars(problem), wanted=wanted, forecasts=tuple(forecasts), without_privacy=none, constant=constant
     )
 
 

@@ -24,6 +24,9 @@ from dpconvex.types import Array
 
 # Noise of this many sensitivities: what it does not certify, no noise does.
 _LARGEST_STD = 1e12
+# Nodes and weights on [0, 1]: 12 panels of 24 Gauss-Legendre points.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_PANEL_NODES, _PANEL_WEIGHTS = (np.arange(12)[:, None] / 12 + (_NODES + 1) / 24).ravel(), np.tile(_WEIGHTS / 24, 12)
 
 
 def two_sided_objective_delta(epsilon: float, ratio: float) -> float:
@@ -68,14 +71,6 @@ def glm_replace_objective_delta(epsilon: float, ratio: float, kappa: float) -> f
     return min(1.0, delta)
 
 
-@lru_cache(maxsize=1)
-def _panel_rule() -> tuple[Array, Array]:
-    """Return nodes and weights on [0, 1]: 12 panels of 24 Gauss-Legendre points."""
-    nodes, weights = np.polynomial.legendre.leggauss(24)
-    starts = np.arange(12)[:, None] / 12
-    return (starts + (nodes + 1) / 24).ravel(), np.tile(weights / 24, 12)
-
-
 def chi_objective_delta(epsilon: float, ratio: float, dimension: int) -> float:
     r"""Return ``E (1 - exp(epsilon - ratio r - ratio^2 / 2))_+`` for ``r`` chi-distributed with ``dimension`` degrees.
 
@@ -92,14 +87,13 @@ def chi_objective_delta(epsilon: float, ratio: float, dimension: int) -> float:
     mode = max(kink, math.sqrt(dimension - 1))
     # Left of the mode nothing below mode - 12 matters; right of it the density falls faster than exp(-mode s - s^2/2).
     low, high = max(kink, mode - 12), mode + 90 / (mode + math.sqrt(mode * mode + 90)) + 1
-    nodes, weights = _panel_rule()
     log_norm = (dimension / 2 - 1) * math.log(2) + float(gammaln(dimension / 2))
 
     def integral(start: float, stop: float) -> float:
-        r = start + (stop - start) * nodes
+        r = start + (stop - start) * _PANEL_NODES
         log_density = (dimension - 1) * np.log(r) - r * r / 2 - log_norm
         gain = -np.expm1(np.minimum(0.0, offset - ratio * r))
-        return float((stop - start) * (weights @ (np.exp(log_density) * gain)))
+        return float((stop - start) * (_PANEL_WEIGHTS @ (np.exp(log_density) * gain)))
 
     total = integral(mode, high) + (integral(low, mode) if low < mode else 0.0)
     tail = float(gammaincc(dimension / 2, high * high / 2))
@@ -279,12 +273,11 @@ def trace_objective_scale(
     owner = "trace_objective_scale"
     target = delta_target(owner, epsilon, delta)
     _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)
-    return lipschitz * _smallest_std(
-        lambda ratio: trace_objective_delta(epsilon, ratio, curvature_ratio, neighbors),
-        target,
-        epsilon,
-        curvature_ratio,
-    )
+
+    def profile(ratio: float) -> float:
+        return trace_objective_delta(epsilon, ratio, curvature_ratio, neighbors)
+
+    return lipschitz * _smallest_std(profile, target, epsilon, curvature_ratio)
 
 
 def trace_objective_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:

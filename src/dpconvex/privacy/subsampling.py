@@ -84,14 +84,8 @@ from dpconvex.types import Array
 SAMPLING = ("fixed", "poisson")
 
 _LARGEST_ORDER = 256
-_ORDERS = np.concatenate(
-    [
-        1 + np.geomspace(0.05, 0.9, 10),
-        np.arange(2.0, 33.0),
-        np.unique(np.round(np.geomspace(34, _LARGEST_ORDER, 22))),
-        np.geomspace(300, 2000, 8),
-    ]
-)
+_WHOLE_ORDERS = np.arange(2.0, 33.0), np.unique(np.round(np.geomspace(34, _LARGEST_ORDER, 22)))
+_ORDERS = np.concatenate([1 + np.geomspace(0.05, 0.9, 10), *_WHOLE_ORDERS, np.geomspace(300, 2000, 8)])
 _TAIL_STDS = 20.0  # standard deviations integrated beyond the peak of the largest term
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOSS_NODES, _LOSS_WEIGHTS = np.polynomial.legendre.leggauss(6)

@@ -205,11 +205,9 @@ def partition_objects_to_numbers(part: Any) -> Any:
 
 @dataclass(frozen=True)
 class PartitionTargets:
-    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
+    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them."""
 
-    ``encode`` makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
-    """
-
+    # Makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
     encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
 
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -286,11 +286,9 @@ class DaskTable:
         self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
-        self.partitions = [
-            Partition(fact.rows, fact.mark, i, pairs[i], None if graphs is None else graphs[i], fact.X, fact.y)
-            for i, fact in enumerate(facts)
-            if fact.rows
-        ]
+        every = [None] * len(facts) if graphs is None else graphs
+        made = [Partition(fact.rows, fact.mark, i, pairs[i], every[i], fact.X, fact.y) for i, fact in enumerate(facts)]
+        self.partitions = [partition for partition in made if partition.rows]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]
 
     def unique(self) -> npt.NDArray[Any]:
