@@ -6,8 +6,6 @@ For a normal residual, :math:`u \sim N(m, s^2)`:
 .. math:: E\, \rho_\tau(u) = \tau m + s\, \varphi(m/s) - m\, \Phi(-m/s).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property

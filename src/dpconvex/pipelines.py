@@ -1,7 +1,5 @@
 """Check of pipelines: steps that read the data without paying are named before anything is fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any

@@ -5,8 +5,6 @@ apart best, and counts that event on fresh runs. Limits are exact (Clopper-Pears
 bound above the claim refutes it with the stated confidence.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field

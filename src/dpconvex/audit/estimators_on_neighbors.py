@@ -1,7 +1,5 @@
 """Audits of whole estimators: fits on two tiny neighbouring data sets, for each relation of a certificate."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ groups, and those at the end of a block in another order: the last digit of a ro
 are. Imported lazily by the engines, because importing numba takes half a second.
 """
 
-from __future__ import annotations
-
 import math
 
 import numba

@@ -1,7 +1,5 @@
 """Identifiers of people: columns read cell by cell, and tags of 64 bits that say which rows are of one person."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import re

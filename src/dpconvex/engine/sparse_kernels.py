@@ -9,8 +9,6 @@ Sums over rows keep what their additions round away (Knuth), so what a record co
 number of rows makes the rounding of others matter. Imported lazily, because importing numba takes half a second.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Both follow from the shape of the data alone: results are bitwise the same for e
 passes through more additions than `most_summation_additions` says, on which bounds on rounding rest.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Worker threads for sums over rows, with BLAS limited to one thread inside them."""
 
-from __future__ import annotations
-
 import functools
 import os
 import threading

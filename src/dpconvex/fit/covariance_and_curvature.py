@@ -11,8 +11,6 @@ Records with weights ``v_i`` that share a person: by Jensen's inequality, with `
 over people that clustered standard errors need.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

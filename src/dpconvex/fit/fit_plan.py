@@ -9,8 +9,6 @@ effective number per coefficient. Where it is small, most of the budget goes to 
 is large, clips grow and curvature is released, so that the fit is consistent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

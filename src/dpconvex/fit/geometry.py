@@ -6,8 +6,6 @@ whitens the rows. Eigenvalues below the noise are raised to it, so that directio
 A row's norm includes the constant: most rows of a table of rare flags are zeros, and they are records like others.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple

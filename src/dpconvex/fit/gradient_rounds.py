@@ -5,8 +5,6 @@ many, divide them by a curvature that is released at the same point; their resul
 rounds, so that they refine the fit as far as their noise allows. With intervals the late rounds are the estimate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

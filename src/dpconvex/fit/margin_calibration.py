@@ -1,7 +1,5 @@
 """Calibration of a released margin: slope and intercept from a noisy histogram of margins by label."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ of coefficients is a spike at 0 and a slab with heavy tails and one scale for al
 coefficients stay at 0 as far as noise explains what was found. Everything here is computed from released numbers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

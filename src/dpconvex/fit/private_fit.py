@@ -7,8 +7,6 @@ bias of clips and approximations, so that the fit tends to that without privacy.
 curvature, and in what they need to know of the target. All of it is computed from answers of the trusted core.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

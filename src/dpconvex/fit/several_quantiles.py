@@ -6,8 +6,6 @@ Levels of one target also share the search for its location and scale and the ro
 coefficients are smoothed along the level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

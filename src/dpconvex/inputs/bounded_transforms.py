@@ -4,8 +4,6 @@ Bounds come from interval arithmetic: every step of an expression has an interva
 a value never leaves the bounds, whatever the number was and however a function rounds.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math

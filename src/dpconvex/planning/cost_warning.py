@@ -1,7 +1,5 @@
 """A warning, from public facts alone, that privacy will cost more than the columns can bring."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

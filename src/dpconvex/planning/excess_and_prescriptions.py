@@ -15,8 +15,6 @@ one Gaussian release of the gradient at the optimum, in coordinates where every 
 few, the fit falls back to a private constant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

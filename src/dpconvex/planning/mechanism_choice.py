@@ -5,8 +5,6 @@ descent needs no penalty, keeps to a private constant where columns cannot pay f
 perturbed objectives were ahead of it only between some 50 and 100 records after noise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ noise; a robust model also loses what the noise adds to the dual norm of its coe
 every margin.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

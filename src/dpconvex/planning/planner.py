@@ -13,8 +13,6 @@ reference population in mapped units: columns fill [-1, 1] with normal values of
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

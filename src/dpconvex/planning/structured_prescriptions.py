@@ -9,8 +9,6 @@ loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in
 parameters minimise a mean logarithm over ``s`` from U/20 to U/2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import lru_cache

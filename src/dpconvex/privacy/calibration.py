@@ -4,8 +4,6 @@ Every search ends at a scale where the bound was evaluated and holds, with a rel
 profile itself. Inputs are public facts only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

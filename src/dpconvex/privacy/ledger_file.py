@@ -5,8 +5,6 @@ transaction, so that reading totals or appending a record takes the same time ho
 fit together (truncation, flipped bits, a hand edit, an empty or foreign file) is an error, never an empty log.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -9,8 +9,6 @@ with ``ratio = L / sigma`` (gradient bound over noise) and ``kappa = beta / Lamb
 the strong convexity of the rest). Nothing in this module sees data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -5,8 +5,6 @@ most e in each, sums whose exact values are no more than ``sensitivity`` apart a
 ``sensitivity + 2 e`` apart.
 """
 
-from __future__ import annotations
-
 import math
 
 UNIT = 2.0**-53

@@ -67,8 +67,6 @@ the loss 0 with what is left: these tails have the stated profile. Epsilon is th
   Euclidean norm, which Parseval's identity turns into an error of delta; all of it is added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache

@@ -4,8 +4,6 @@ A loss is described by plain numbers (:func:`compile_slope`), so that one compil
 with :mod:`dpconvex.losses` and :mod:`dpconvex.smoothing` to rounding. Imported lazily: numba takes a while to load.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

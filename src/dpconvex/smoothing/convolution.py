@@ -1,7 +1,5 @@
 """Convolution smoothing: a kinked loss averaged over a small random shift of its argument."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -8,8 +8,6 @@ and the gap is what is coded: it decays fast, so far from a kink the smoothed lo
 and without overflow, whatever the size of ``t``.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kernels made from others: mixtures of them, and the law of one coordinate of a kernel in several dimensions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ over the conjugate's domain, and the maximiser y is its gradient. With the Huber
 ``c = b / w``, it is the same if ``b >= L``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

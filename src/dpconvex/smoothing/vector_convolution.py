@@ -13,8 +13,6 @@ bounded by M in the ellipse of radius r, where on a panel of half-length H the i
 ``b = H (r - 1/r) / 2``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
