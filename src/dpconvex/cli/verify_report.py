@@ -15,7 +15,7 @@ from dpconvex.cli.task_options import DatasetOption, JsonOption, RegistryOption,
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.certificate import Certificate
+    pass
 
 
 @output.reports_errors
@@ -29,12 +29,19 @@ def verify(
     """
     if not file.is_file():
         raise InputError(f"{str(file)!r} is not a file.")
-    from dpconvex.models.model_file import ModelFileError
-    from dpconvex.privacy.certificate import CertificateError
+    from dpconvex.models.model_file import ModelFileError, parse_certificate_file, parse_model, read_model_json
+    from dpconvex.privacy.certificate import FORMAT, CertificateError
     from dpconvex.reports.summary import certificate_summary_table
 
     try:
-        kind, certificate = _read_verified_certificate(file)
+        content = read_model_json(file)
+        if content.get("format") == FORMAT:
+            kind, certificate = "certificate", parse_certificate_file(content)
+        else:
+            model = parse_model(content).estimator
+            # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
+            inner = getattr(model, "estimator_", model)
+            kind, certificate = "model" if inner is model else "model with intervals", inner.certificate_
     except (ModelFileError, CertificateError) as error:
         if json_:
             output.print_json({"verified": False, "reason": str(error)})
@@ -51,20 +58,6 @@ def verify(
     screen.print(certificate_summary_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
-
-
-def _read_verified_certificate(path: Path) -> tuple[str, Certificate]:
-    """Return what kind of file is to be verified, and its certificate, or raise."""
-    from dpconvex.models.model_file import parse_certificate_file, parse_model, read_model_json
-    from dpconvex.privacy.certificate import FORMAT
-
-    content = read_model_json(path)
-    if content.get("format") == FORMAT:
-        return "certificate", parse_certificate_file(content)
-    model = parse_model(content).estimator
-    # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
-    inner = getattr(model, "estimator_", model)
-    return ("model" if inner is model else "model with intervals"), inner.certificate_
 
 
 @output.reports_errors

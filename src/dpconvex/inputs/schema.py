@@ -83,21 +83,19 @@ class SchemaNumber:
     """A column of numbers, clipped to public bounds.
 
     With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
-    (the bounds are knots too), so that a model is the straight lines between its coefficients. A transform is a word or
-    an expression of ``x``; with ``column`` the numbers are those of another column of the table than the name says.
-    ``smooth`` is the strength with which second differences of the coefficients at the knots are penalised.
+    (the bounds are knots too), so that a model is the straight lines between its coefficients.
     """
 
     name: str
     low: float
     high: float
-    transform: str = "clip"
+    transform: str = "clip"  # a word, or an expression of x
     knots: tuple[float, ...] = ()
     unit: str = ""
     missing: SchemaMissing = SchemaMissing()
     drop: str = ""
-    column: str = ""
-    smooth: float | None = None
+    column: str = ""  # of the table, where it is another one than the name says
+    smooth: float | None = None  # strength of the penalty of second differences of the coefficients at the knots
 
     @property
     def transformed_bounds(self) -> Range:
@@ -151,18 +149,14 @@ class SchemaFlag:
 
 @dataclass(frozen=True)
 class SchemaCategory:
-    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``.
-
-    The category ``drop``, or the first one for ``"first"``, has zeros too: the others are compared with it. ``also``
-    has pairs of another spelling and the category it stands for.
-    """
+    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
 
     name: str
     values: tuple[str, ...]
     other: bool = False
     missing: SchemaMissing = SchemaMissing("other")
-    drop: str = ""
-    also: tuple[tuple[str, str], ...] = ()
+    drop: str = ""  # a category, or the first one for "first", with zeros: the others are compared with it
+    also: tuple[tuple[str, str], ...] = ()  # pairs of another spelling and the category it stands for
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -100,6 +100,8 @@ class MechanismChoice:
     bandwidth: float | None = None
 
 
+Minimiser = ObjectivePerturbation | OutputPerturbation
+Descent = StructuredGradientDescent | NoisySGD
 LinearRequest = MechanismRequest[LinearBounds]
 StructuredRequest = MechanismRequest[StructuredBounds]
 Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
@@ -223,9 +225,7 @@ def _smooth_bounds(request: LinearRequest) -> LinearBounds:
     return replace(request.bounds, loss=loss)
 
 
-def _choose_classifier_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: LinearRequest
-) -> MechanismChoice:
+def _choose_classifier_minimiser(mechanism: Minimiser, request: LinearRequest) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
     chosen = classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
@@ -318,9 +318,7 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def _choose_structured_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: StructuredRequest
-) -> MechanismChoice:
+def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredRequest) -> MechanismChoice:
     """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
@@ -334,9 +332,7 @@ def _choose_structured_minimiser(
     return MechanismChoice(mechanism, bounds, predicted, {"bandwidth": bandwidth})
 
 
-def _choose_structured_descent(
-    mechanism: StructuredGradientDescent | NoisySGD, request: StructuredRequest
-) -> MechanismChoice:
+def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -> MechanismChoice:
     """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):

@@ -358,11 +358,9 @@ def plan(
     names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
     if not names:
         raise ValueError(f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead.")
-    forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
+    found = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
     none, constant = (problem.forecast(name, wanted) for name in ("none", "constant"))
-    return Forecasts(
-        **vars(problem), wanted=wanted, forecasts=tuple(forecasts), without_privacy=none, constant=constant
-    )
+    return Forecasts(**vars(problem), wanted=wanted, forecasts=tuple(found), without_privacy=none, constant=constant)
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

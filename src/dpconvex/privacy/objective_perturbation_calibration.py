@@ -168,13 +168,11 @@ def structured_objective_delta(epsilon: float, ratio: float, kappa: float, rank:
     return max(deltas)
 
 
-def _check_objective_perturbation(
-    owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str
-) -> None:
+def _check_objective_perturbation(owner: str, lipschitz: float, kappa: float, rank: int, neighbors: str) -> None:
     check_neighbors(neighbors, owner)
     check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
     allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
-    check_number("curvature_ratio", owner, curvature_ratio, allowed, 0, math.inf)
+    check_number("curvature_ratio", owner, kappa, allowed, 0, math.inf)
     check_count("rank", owner, rank)
 
 
@@ -192,14 +190,12 @@ def _smallest_std(profile: Callable[[float], float], target: float, epsilon: flo
     return smallest_safe_scale(lambda std: profile(1 / std) <= target)
 
 
-def objective_perturbation_delta(
-    epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
-) -> float:
+def objective_perturbation_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
     """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
     if rank > 1:
-        return structured_objective_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
+        return structured_objective_delta(epsilon, ratio, kappa, rank, neighbors)
     profile = glm_add_remove_objective_delta if neighbors == "add_or_remove_one" else glm_replace_objective_delta
-    return profile(epsilon, ratio, curvature_ratio)
+    return profile(epsilon, ratio, kappa)
 
 
 def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
@@ -264,18 +260,16 @@ def objective_perturbation_laplace_scale(
 
 
 @lru_cache(maxsize=1024)
-def trace_objective_scale(
-    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
-) -> float:
-    """Calibrate the std of ``b`` by :func:`trace_objective_delta`; ``curvature_ratio`` is a trace over Lambda."""
+def trace_objective_scale(epsilon: float, delta: float, lipschitz: float, kappa: float, neighbors: str) -> float:
+    """Calibrate the std of ``b`` by :func:`trace_objective_delta`; ``kappa`` is a trace over Lambda."""
     owner = "trace_objective_scale"
     target = delta_target(owner, epsilon, delta)
-    _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)
+    _check_objective_perturbation(owner, lipschitz, kappa, 1, neighbors)
 
     def profile(ratio: float) -> float:
-        return trace_objective_delta(epsilon, ratio, curvature_ratio, neighbors)
+        return trace_objective_delta(epsilon, ratio, kappa, neighbors)
 
-    return lipschitz * _smallest_std(profile, target, epsilon, curvature_ratio)
+    return lipschitz * _smallest_std(profile, target, epsilon, kappa)
 
 
 def trace_objective_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:

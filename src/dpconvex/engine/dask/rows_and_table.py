@@ -43,7 +43,7 @@ from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, defaul
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights, join_row_weights
-from dpconvex.engine.rows import RowMap, SourceChangedError
+from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
 from dpconvex.engine.sparse_rows import rows_in_memory, stack_sparse_rows
 from dpconvex.engine.summation import pairwise_summation, part_indices, spread_indices, sum_depth, summation_additions
 from dpconvex.on_demand import dask
@@ -64,7 +64,7 @@ class DaskRows:
         self.row_map, self.dim = mapping.row_map, mapping.row_map.dim
         self.n_rows = sum(partition.rows for partition in self._partitions)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Sums:
         # Functions that are sent to workers may refer to the rows, whose data must not travel: public facts alone.
         return partial(SimpleNamespace, n_rows=self.n_rows, dim=self.dim, row_map=self.row_map), ()
 
@@ -106,19 +106,19 @@ class DaskRows:
         (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_records,))
         return float(total) / self.n_records
 
-    def sum(self, function: Any) -> tuple[Any, ...]:
+    def sum(self, function: Any) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
         return self._pass(lambda rows: rows.sum(function))
 
-    def sum_weighted(self, function: Any) -> tuple[Any, ...]:
+    def sum_weighted(self, function: Any) -> Sums:
         """Add ``function(block, y, w, v)`` over all blocks of rows, as `MemoryRows.sum_weighted` does."""
         return self._pass(lambda rows: rows.sum_weighted(function))
 
-    def sum_targets(self, function: Any) -> tuple[Any, ...]:
+    def sum_targets(self, function: Any) -> Sums:
         """Add ``function(y, w, v)`` over targets, given weights and row weights, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
-    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+    def combine(self, theta: Array, function: Any) -> Sums:
         """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
         return self._pass(lambda rows: rows.combine(theta, function))
 
@@ -199,16 +199,14 @@ class DaskRows:
         taken = self.take(chosen)
         return taken if weights is None else taken.with_row_weights(weights.part(chosen, rows))
 
-    def each(self, call: Call | Sequence[Call]) -> Iterator[tuple[Any, ...]]:
+    def each(self, call: Call | Sequence[Call]) -> Iterator[Sums]:
         """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order; one call for all, or one each."""
         return self._each(self._partitions, itertools.repeat(call) if callable(call) else call)
 
-    def _pass(self, call: Call) -> tuple[Any, ...]:
+    def _pass(self, call: Call) -> Sums:
         return tuple(pairwise_summation(self._each(self._partitions, itertools.repeat(call), grouped=True)))
 
-    def _each(
-        self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False
-    ) -> Iterator[tuple[Any, ...]]:
+    def _each(self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False) -> Iterator[Sums]:
         """Yield the results of all partitions of the Dask rows in order, added up in groups if asked for."""
         jobs = list(zip(partitions, calls, strict=False))
         if self._held is not None:
@@ -237,7 +235,7 @@ class DaskRows:
             yield result
 
 
-def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> tuple[Any, ...]:
+def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> Sums:
     """Return rows of a partition by their positions: raw features, mapped targets, weights."""
     taken = rows.take(indices)
     return taken.raw, taken.marked_targets, taken.weights
