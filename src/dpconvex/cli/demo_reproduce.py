@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 REPRODUCTION_PACKAGE = "dpconvex_reproduction"
 # Every word is the other distribution's, `--help` too.
 UNREAD = {
-    "ignore_unknown_options": True,
-    "allow_extra_args": True,
-    "allow_interspersed_args": False,
-    "help_option_names": [],
-}
+    "ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False, "help_option_names": [],
+}  # fmt: skip
 ROWS, QUANTILE = 20_000, 0.75
 EPSILONS = (0.25, 1.0, 4.0)
 DAYS = 5_000

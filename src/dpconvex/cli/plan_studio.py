@@ -113,11 +113,8 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
             f"instead. The nearest is {'logistic' if task_options.find_task(task).labels else 'linear'}."
         )
     owners = {
-        "quantile": "quantile",
-        "underage_cost": "newsvendor",
-        "overage_cost": "newsvendor",
-        "class_rate": "logistic",
-    }
+        "quantile": "quantile", "underage_cost": "newsvendor", "overage_cost": "newsvendor", "class_rate": "logistic",
+    }  # fmt: skip
     foreign = [name for name, owner in owners.items() if settings[name] is not None and task != owner]
     if foreign:
         flags = ["--" + name.replace("_", "-") for name in foreign]

@@ -119,11 +119,9 @@ class OpenTableFile:
 
 
 def _usable_file_rows(
-    rows: csv_reader.CSVRows,
-    path: Path,
-    layout: csv_reader.CSVLayout,
+    rows: csv_reader.CSVRows, path: Path, layout: csv_reader.CSVLayout,
     refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
     if np.isin(rows.problems, refused).any():
         raise csv_reader.unreadable_csv_lines(path, layout)

@@ -38,17 +38,8 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.auc import ADDED, calibrate_auc_objective
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.planning.excess_and_prescriptions import (
-    classifier_prescription,
-    objective_prescription,
-    output_prescription,
-    rounded_up,
-)
-from dpconvex.planning.structured_prescriptions import (
-    structured_objective_prescription,
-    structured_output_prescription,
-    structured_step_size,
-)
+from dpconvex.planning import excess_and_prescriptions as prescriptions
+from dpconvex.planning import structured_prescriptions as structured
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
@@ -165,7 +156,8 @@ def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: Linear
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
     if alpha is None or bandwidth is None:
-        chosen = objective_prescription(level, kernel, request.bounds, request.guarantee, alpha, bandwidth)
+        facts = request.bounds, request.guarantee
+        chosen = prescriptions.objective_prescription(level, kernel, *facts, alpha, bandwidth)
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
         predicted = chosen.excess_risk
     bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
@@ -174,7 +166,7 @@ def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: Linear
 
 def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearRequest) -> MechanismChoice:
     plain, kernel = _pinball_and_kernel(request)
-    chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    chosen = prescriptions.output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
     return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
@@ -228,7 +220,7 @@ def _smooth_bounds(request: LinearRequest) -> LinearBounds:
 def _choose_classifier_minimiser(mechanism: Minimiser, request: LinearRequest) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
-    chosen = classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
+    chosen = prescriptions.classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
     return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
 
 
@@ -324,7 +316,9 @@ def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredReques
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
     if alpha is None or bandwidth is None or output or request.bounds.loss.link is not None:
-        prescribe = structured_output_prescription if output else structured_objective_prescription
+        prescribe = structured.structured_objective_prescription
+        if output:
+            prescribe = structured.structured_output_prescription
         chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
         alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
@@ -336,7 +330,7 @@ def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -
     """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
-        rate, predicted = structured_step_size(request.bounds, request.guarantee, mechanism.steps)
+        rate, predicted = structured.structured_step_size(request.bounds, request.guarantee, mechanism.steps)
         if mechanism.step_size is None:
             mechanism = replace(mechanism, step_size=rate)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -407,7 +401,7 @@ def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
         ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta)))
     else:
         ratio = size * math.expm1(min(guarantee.epsilon_bound, 50.0 * size) / (2 * size))
-    needed = rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
+    needed = prescriptions.rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
     return max(0.0, needed - bounds.alpha)
 
 

@@ -475,11 +475,9 @@ class VectorMoreau(SmoothedVectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl,
-    potential: str = "energy",
-    curvature: float = 1.0,
+    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0,
     width: float = 1.0,
-) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:
+) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:  # fmt: skip
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters

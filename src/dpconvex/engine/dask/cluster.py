@@ -155,11 +155,9 @@ class ClusterTable:
         return add_cluster_groups(blocks) if grouped else [block[2] for block in blocks]
 
     def _finish_on_cluster(
-        self,
-        pending: set[int],
-        submit: Callable[[Sequence[int]], list[Task]],
+        self, pending: set[int], submit: Callable[[Sequence[int]], list[Task]],
         accept: Callable[[Sequence[int], Any], Sequence[int]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Submit tasks to the cluster until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
         asked: dict[str, tuple[_ClusterWorkerCall, float]] = {}

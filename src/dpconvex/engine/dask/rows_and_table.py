@@ -339,11 +339,9 @@ class DaskTable:
 
 
 def _map_table_column(
-    function: Callable[[Any], Any],
-    triple: tuple[Any, Any, Any],
-    partition: Partition | None,
+    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], partition: Partition | None,
     clean: PartitionTargets | None,
-) -> tuple[int, Any]:
+) -> tuple[int, Any]:  # fmt: skip
     """Return the length of a partition of a Dask table's column, and a function of it; rows beside it must be known."""
     if partition is not None and not partition.holds(triple[:2], clean):
         raise SourceChangedError

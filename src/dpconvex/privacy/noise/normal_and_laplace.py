@@ -297,11 +297,9 @@ class _ReplayedNormalWords:
 
 
 def _fill_normals(
-    words: Words,
-    out: NDArray[Entry],
-    kernel: Callable[[Block, NDArray[Entry], int], Filled],
+    words: Words, out: NDArray[Entry], kernel: Callable[[Block, NDArray[Entry], int], Filled],
     finish: Callable[[int, int, UniformForNormal], int | list[int]],
-) -> None:
+) -> None:  # fmt: skip
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
         part = out[start : start + _CHUNK]
