@@ -200,10 +200,8 @@ def audit_estimator(
         As in :func:`dpconvex.audit.audit`.
     """
     if getattr(estimator, "ledger", None) is not None:
-        raise ValueError(
-            "The 'ledger' parameter of the audited estimator must be None, because every run would be charged. Got a "
-            "ledger instead. Audit a clone on invented data."
-        )
+        allowed, remedy = "None, because every run would be charged", "Audit a clone on invented data."
+        raise parameter_error("ledger", "the audited estimator", allowed, "a ledger", remedy)
     certificate = _fit_estimator(clone(estimator), pair.first).certificate_
     bounds = getattr(certificate, "bounds", None)
     relation = getattr(certificate, "neighbors", "replace_one")

@@ -246,9 +246,9 @@ def ledger_files(path: Path | None) -> dict[str, Path | None]:
 
 def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None]) -> None:
     """Raise if a path cannot be written, is one of the inputs, or is a link or a device."""
-    folder = path.parent
+    folder, problem = path.parent, f"The {what} cannot be written to {str(path)!r}"
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"The {what} cannot be written to {str(path)!r}.")
+        raise InputError(f"{problem}.")
     for name, other in inputs.items():
         if other is None:
             continue
@@ -256,13 +256,9 @@ def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None])
         files = [other] if other.exists() else [other, *map(Path, glob(str(other), recursive=True))]
         there = [file for file in files if path.exists() and file.exists()]
         if path.resolve() in (file.resolve() for file in files) or any(map(path.samefile, there)):
-            raise InputError(
-                f"The {what} cannot be written to {str(path)!r}: the {name} is there. Choose another name."
-            )
+            raise InputError(f"{problem}: the {name} is there. Choose another name.")
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise InputError(
-            f"The {what} cannot be written to {str(path)!r}: a link or a device is there. Choose another name."
-        )
+        raise InputError(f"{problem}: a link or a device is there. Choose another name.")
 
 
 def _paid_output(path: Path) -> str | None:

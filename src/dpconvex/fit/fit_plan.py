@@ -136,6 +136,11 @@ def max_column_octaves(bounds: LinearRecord) -> int:
     return max(0, math.ceil(math.log2(most * (1 - 1e-9))))
 
 
+def column_octaves(max_octaves: int) -> int:
+    """Return the number of octaves that are counted on either side of 0: down to 2^-16, or as far down as up."""
+    return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
+
+
 def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     """Plan a fit: choose releases, their shares and rounds from public facts and the total Gaussian DP budget.
 
@@ -296,7 +301,6 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         rounds = constants.INFERENCE_ROUNDS, constants.INFERENCE_CURVATURES
         if kind == "squares":  # residual times row is limited as one
             rounds, histograms, late_clip = (constants.INFERENCE_ROUNDS, 1), 2, 1.0
-    octaves = config.max_octaves + max(constants.COLUMN_OCTAVES, config.max_octaves)
     moments, labels, vector = Query.moments(size), count, size
     if kind == "several":
         loss = cast(SeveralMarginLoss, bounds.loss)
@@ -307,7 +311,7 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
-        "columns": (Query.histograms(2 * octaves + 1, columns), 1),
+        "columns": (Query.histograms(2 * column_octaves(config.max_octaves) + 1, columns), 1),
         "lengths": (lengths, 1 if columns > constants.MAX_WHITENED_COLUMNS else 2),
         "moments": (moments, 1),
         "labels": (labels, 1),

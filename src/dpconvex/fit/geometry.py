@@ -20,7 +20,7 @@ from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit import constants
 from dpconvex.fit.covariance_and_curvature import denoise_covariance
-from dpconvex.fit.fit_plan import FitConfig
+from dpconvex.fit.fit_plan import FitConfig, column_octaves
 from dpconvex.types import Array
 
 
@@ -113,11 +113,6 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         frame, median_row_norm=median, most_variance=columns.most_variance, unseen_value=columns.unseen_values,
         prior_moments=share * columns.outermost**2,
     )  # fmt: skip
-
-
-def column_octaves(max_octaves: int) -> int:
-    """Return the number of octaves that are counted on either side of 0: down to 2^-16, or as far down as up."""
-    return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
 class ColumnUnits(NamedTuple):

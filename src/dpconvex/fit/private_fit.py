@@ -68,15 +68,9 @@ class PrivateFit:
         """Run the fit in released coordinates; return its coefficients phi."""
         if self.kind == "several":
             return JointMargins(self).run().T
-        if self.kind == "margin":
-            return self._fit_margins()
-        if self.kind == "squares":
-            return self._fit_squares()
-        if self.kind == "rate":
-            return self._fit_rates()
-        if self.kind == "smooth":
-            return self._fit_smooth()
-        return self._fit_fine_stage(*self._fit_rough_stage())
+        own = {"margin": self._fit_margins, "squares": self._fit_squares, "rate": self._fit_rates}
+        fit_kind = {**own, "smooth": self._fit_smooth}.get(self.kind)
+        return self._fit_fine_stage(*self._fit_rough_stage()) if fit_kind is None else fit_kind()
 
     def _refine(self, found: PosteriorEstimate, loss: PosteriorLocalLoss) -> Array:
         """Return an estimate refined by late rounds."""

@@ -55,11 +55,6 @@ def _training_float_types(X: Any) -> Any:
     return np.float32 if single else floats
 
 
-def _merge_duplicates(X: Any) -> Any:
-    """Return a sparse matrix as CSR with every entry once: entries of one position may add up to infinity."""
-    return NonZeroRows.of(X).to_scipy() if issparse(X) else X
-
-
 @contextmanager
 def _quiet_training_checks() -> Iterator[None]:
     """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly."""
@@ -86,7 +81,7 @@ def read_training(
         _check_data_dtype("y", y, owner)
     try:
         with _quiet_training_checks():
-            X = _merge_duplicates(X)
+            X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # entries of one position may add up to infinity
             if clean is not None:
                 return _read_marked_training(estimator, X, y, clean, least, y_numeric)
             X, y = validate_data(
@@ -157,7 +152,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     _check_training_table(X, owner)
     try:
         with _quiet_training_checks():
-            X = _merge_duplicates(X)
+            X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # as in a fit
             kinds = _training_float_types(X)
             return cast("np.ndarray", validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"))
     except (ValueError, OverflowError, TypeError):

@@ -289,11 +289,8 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
     if isinstance(mechanism, (StructuredGradientDescent, NoisySGD)):
         return _choose_structured_descent(mechanism, request)
     if not (isinstance(mechanism, str) and mechanism == "auto"):
-        raise ValueError(
-            f"The 'mechanism' parameter of {owner} must be one of {['auto', *named]}, "
-            f"ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent. Got {mechanism!r} "
-            "instead."
-        )
+        kinds = "ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent"
+        raise parameter_error("mechanism", owner, f"one of {['auto', *named]}, {kinds}", repr(mechanism))
     choices: list[MechanismChoice] = []
     pure = isinstance(request.guarantee, PureDP)
     if not pure:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.checks import check_positive
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
@@ -68,15 +68,11 @@ class ConvolvedLoss(SmoothedLoss):
             smooth = isinstance(loss, Loss) and math.isfinite(loss.smoothness)
             if smooth:
                 remedy = f"{name} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
-            raise (ValueError if smooth else TypeError)(
-                "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge or "
-                f"KinkedLoss. Got {name} instead. {remedy}"
-            )
+            allowed = "a piecewise-linear loss such as Pinball, Hinge or KinkedLoss"
+            raise parameter_error("loss", "convolve", allowed, name, remedy, ValueError if smooth else TypeError)
         if not isinstance(kernel, Kernel):
-            raise TypeError(
-                "The 'kernel' parameter of convolve must be a kernel such as LogisticKernel(). "
-                f"Got {type(kernel).__name__} instead. See dpconvex.smoothing.KERNELS."
-            )
+            allowed, remedy = "a kernel such as LogisticKernel()", "See dpconvex.smoothing.KERNELS."
+            raise parameter_error("kernel", "convolve", allowed, type(kernel).__name__, remedy, kind=TypeError)
         if kernel.dim != 1:
             raise ValueError(
                 "The 'kernel' parameter of convolve must have dim=1. "

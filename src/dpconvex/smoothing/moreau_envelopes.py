@@ -54,17 +54,13 @@ class MoreauLoss(SmoothedLoss):
         # Checked here and not in moreau: a loss read back from a file passes through here too.
         remedy = "A larger value is closer to the loss and less smooth."
         object.__setattr__(self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy))
+        allowed, got = "piecewise linear, Squared or Huber", type(self.loss).__name__
         if not isinstance(self.loss, PointwiseLoss):
-            raise TypeError(
-                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-                f"Got {type(self.loss).__name__} instead. Write it as KinkedLoss(knots, slopes)."
-            )
+            remedy = "Write it as KinkedLoss(knots, slopes)."
+            raise parameter_error("loss", "moreau", allowed, got, remedy, kind=TypeError)
         if self.loss.piecewise_linear is None:
-            raise ValueError(
-                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-                f"Got {type(self.loss).__name__} instead. Its envelope has no closed form here, "
-                f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
-            )
+            known = f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
+            raise parameter_error("loss", "moreau", allowed, got, f"Its envelope has no closed form here, {known}")
 
     @property
     def smoothness(self) -> float:
@@ -409,10 +405,9 @@ class VectorMoreau(SmoothedVectorLoss):
             object.__setattr__(self, name, number)
         least = math.sqrt(self.loss.size) * (1 - 1e-12)
         if self.potential != "energy" and self.curvature < least:
-            raise ValueError(
-                f"The 'curvature' parameter of {owner} must be at least sqrt(m) for the potential {self.potential!r}: "
-                f"its conjugate must exist at every slope of the loss. Got {self.curvature!r} instead."
-            )
+            why = "its conjugate must exist at every slope of the loss"
+            allowed = f"at least sqrt(m) for the potential {self.potential!r}: {why}"
+            raise parameter_error("curvature", owner, allowed, repr(self.curvature))
 
     @property
     def smoothness(self) -> float:
