@@ -317,9 +317,8 @@ def _attacked_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
         deltas = np.unique(np.concatenate([[own], _PROFILE_DELTAS[own < _PROFILE_DELTAS]]))
     else:
         if not 0.0 <= delta < 1.0:
-            raise parameter_error(
-                "delta", "audit", "in [0, 1)", repr(delta), "Leave it out to audit the whole claimed profile."
-            )
+            remedy = "Leave it out to audit the whole claimed profile."
+            raise parameter_error("delta", "audit", "in [0, 1)", repr(delta), remedy)
         deltas = np.array([float(delta)])
     epsilons = np.array([float(claim.epsilon(float(d))) for d in deltas])
     finite = np.isfinite(epsilons)

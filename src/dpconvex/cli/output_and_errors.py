@@ -101,11 +101,9 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except KeyboardInterrupt:
             raise Interrupted from None
-        except (Exception, RecursionError) as error:
-            exit_with_error(error)
         except BaseException as error:
             # A panic of polars' compiled code is a BaseException of its own module.
-            if type(error).__name__ != "PanicException":
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             exit_with_error(error)
 

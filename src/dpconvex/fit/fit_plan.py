@@ -171,15 +171,8 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
     """Return planned shares of all but gradients: geometry, location, and histograms of margins or residuals."""
     kind = fit_kind_of_loss(bounds.loss)
     constant_weight = small_budget_weight(size / constants.RATE_RECORDS if kind == "rate" else size)
-    names = {
-        "margin": ["labels", "margins"],
-        "several": ["labels"],
-        "quantile": ["octaves", "targets", "residuals"],
-        "squares": ["octaves", "targets", "residuals"],
-        "rate": ["octaves", "targets", "residuals"],
-        "smooth": ["octaves", "targets"],
-    }[kind]
-    names = ["columns", "lengths", "moments", *names]
+    own = {"margin": ["labels", "margins"], "several": ["labels"], "smooth": ["octaves", "targets"]}
+    names = ["columns", "lengths", "moments", *own.get(kind, ["octaves", "targets", "residuals"])]
     if config.inference and kind == "squares":
         names.append("limits")
     if bounds.n_features > constants.MAX_WHITENED_COLUMNS:
