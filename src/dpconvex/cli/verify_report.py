@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.predict_score import ModelArgument, read_model_to_predict, refuse_to_score_intervals
 from dpconvex.cli.task_options import DatasetOption, JsonOption, RegistryOption, ReleaseOption, release_facts
 from dpconvex.inputs import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 @output.reports_errors

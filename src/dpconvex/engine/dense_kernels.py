@@ -73,7 +73,7 @@ def map_dense_rows(
 
 @numba.njit(nogil=True, cache=True)
 def dense_vector_products(block: Array, theta: Array, out: Array) -> None:
-    """``out[i] = block[i] . theta``: four sums of every fourth product, none of which waits for another, and the rest.
+    """``out[i] = block[i] . theta``: four sums of every fourth product, so that none waits for another, and the rest.
 
     The error is at most about ``(columns / 4 + 5) u sum_j |block_ij theta_j|``, whatever the other rows are.
     """

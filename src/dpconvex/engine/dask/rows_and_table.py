@@ -64,7 +64,7 @@ class DaskRows:
         self.row_map, self.dim = mapping.row_map, mapping.row_map.dim
         self.n_rows = sum(partition.rows for partition in self._partitions)
 
-    def __reduce__(self) -> Sums:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Functions that are sent to workers may refer to the rows, whose data must not travel: public facts alone.
         return partial(SimpleNamespace, n_rows=self.n_rows, dim=self.dim, row_map=self.row_map), ()
 
@@ -319,7 +319,7 @@ class DaskTable:
             )
 
     def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
-        """Return ``function(values)`` of every partition of a further column, or raise if it has other ones.
+        """Return ``function(values)`` of every partition of a further Dask column, or raise if it has other partitions.
 
         Rows read beside it must be those that were checked, in their order: else identifiers would be of others' rows.
         """
