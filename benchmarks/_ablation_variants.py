@@ -195,6 +195,11 @@ STAGES = (
         lambda: constant(UNSEEN_PRIOR_STDS=0.0),
     ),
     Variant(
+        "doubted target bounds",
+        "a constant lies anywhere in the target's bounds, not near 0",
+        lambda: constant(EVEN_PROBABILITY=1 - 1e-9),
+    ),
+    Variant(
         "whitening",
         "columns only in units of their own, no matrix of moments",
         lambda: [(geometry, "_whiten_geometry", columns_only), *shares(moments=NOTHING)],

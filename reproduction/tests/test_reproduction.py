@@ -53,6 +53,19 @@ def test_a_full_run_goes_on_from_a_quick_one(tmp_path):
     assert [row["seed"] for row in select(full.rows["toy/means"], n=20)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("of_default", [True, False])
+def test_cells_of_another_default_are_run_again(of_default, tmp_path, monkeypatch):
+    """A page of today has no number of yesterday's default; cells that name their own code are kept."""
+    study = replace(STUDY, of_default=of_default)
+    run_studies([study], tmp_path, quick=True, jobs=1)
+    other = tmp_path / "fingerprint.json"
+    other.write_text('{"fingerprint": "another"}', encoding="utf-8")
+    monkeypatch.setattr("dpconvex_reproduction.runner.STORED", other)
+    ran = []
+    run_studies([study], tmp_path, quick=True, jobs=1, report=ran.append)
+    assert len(ran) == (4 if of_default else 0)
+
+
 def test_a_failing_cell_is_reported_and_tried_again(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIL_THE_LAST_SEED", "1")
     failed = run_studies([STUDY], tmp_path, jobs=1)

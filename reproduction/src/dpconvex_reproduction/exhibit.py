@@ -31,6 +31,8 @@ class Study:
         Data files that it reads; without them the exhibits say that they were not run.
     timed : bool
         Whether it measures time, so that nothing else may run beside it.
+    of_default : bool
+        Whether cells are run again when the default changes; False where cells state themselves what they ran.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Study:
     measure: Callable[[Cell], list[Row]]
     data: tuple[str, ...] = ()
     timed: bool = False
+    of_default: bool = True
 
 
 @dataclass(frozen=True)

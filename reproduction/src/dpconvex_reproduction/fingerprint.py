@@ -58,6 +58,9 @@ def default_fits() -> dict[str, list[float]]:
     flags = {"feature_bounds": ([0, 0, 0, -100], [1, 1, 1, 100])}  # two of them are rare, and hidden by noise
     kinds["logistic with flags"] = DPLogisticRegression, flags
     kinds["linear with flags"] = DPLinearRegression, {**target, **flags}
+    wide = {"target_bounds": (-4000, 1000)}  # of few rows: noise hides nearly everything
+    kinds["linear, few rows"] = DPLinearRegression, wide
+    kinds["upper, few rows"] = DPQuantileRegressor, {**wide, "quantile": 0.9}
     for name, (kind, facts) in kinds.items():
         X = rows
         if "flags" in name:
@@ -68,7 +71,8 @@ def default_fits() -> dict[str, list[float]]:
                 model = kind(
                     **{"epsilon": epsilon, "delta": 1e-5, "feature_bounds": (0, 1), "random_state": 1, **facts}
                 )
-                model.fit(X, y if "target_bounds" in facts else np.where(y > 0, 1, -1))
+                some = slice(100 if "few" in name else None)
+                model.fit(X[some], y[some] if "target_bounds" in facts else np.where(y > 0, 1, -1))
             numbers = np.append(np.ravel(model.coef_), getattr(model, "intercept_", 0.0))
             found[f"{name}, epsilon {epsilon:g}"] = [float(f"{number:.{_DIGITS}g}") for number in numbers]
     return found

@@ -131,7 +131,7 @@ def missing_data(study: Study) -> str | None:
 def _source(study: Study) -> str:
     """Return a digest of the module that measures and of the default: if either changes, cells are run again."""
     module = sys.modules[study.measure.__module__]
-    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
+    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"] if study.of_default else ""
     return hashlib.sha256((inspect.getsource(module) + default).encode()).hexdigest()[:12]
 
 

@@ -24,7 +24,8 @@ class LocationPrior:
     """Prior of a quantile and of the scale of a logistic law around it.
 
     The search runs along a line: the bracket itself, extended by half its width on a side with distances beyond it.
-    There the line stands for distances from the bracket's end in equal factors (:meth:`at`).
+    There the line stands for distances from the bracket's end in equal factors (:meth:`at`). With an origin the whole
+    line stands for distances from the origin in equal factors, but for the smallest ones.
     """
 
     low: float  # bracket of the quantile, five times as likely in the middle as at the ends
@@ -33,6 +34,9 @@ class LocationPrior:
     widest: float
     below: float = 0.0  # distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform
     above: float = 0.0
+    # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from there
+    # is log-uniform.
+    origin: float | None = None
 
     @property
     def width(self) -> float:
@@ -42,6 +46,9 @@ class LocationPrior:
     @property
     def ends(self) -> tuple[float, float]:
         """Ends of the line of the search."""
+        if self.origin is not None:
+            sizes = np.abs(np.array([self.low, self.high]) - self.origin) / (constants.ORIGIN_WIDTH * self.width)
+            return -float(np.log1p(sizes[0])), float(np.log1p(sizes[1]))
         aside = self.width / 2
         return self.low - aside * (self.below > 0), self.high + aside * (self.above > 0)
 
@@ -54,6 +61,8 @@ class LocationPrior:
 
     def at(self, line: Array) -> Array:
         """Return the locations, quantiles, that points of the prior's line stand for."""
+        if self.origin is not None:
+            return self.origin + constants.ORIGIN_WIDTH * self.width * np.sign(line) * np.expm1(np.abs(line))
         found = np.array(line, dtype=np.float64)
         for inside, sign, far in ((self.low, -1.0, self.below), (self.high, 1.0, self.above)):
             beyond = sign * (found - inside) > 0
@@ -64,8 +73,13 @@ class LocationPrior:
 
     def prior(self, line: Array, logs: Array) -> Array:
         """Return the log density of points of the line and of log scales, up to a constant."""
-        position = (2 * line - self.low - self.high) / self.width
+        location = line if self.origin is None else self.at(line)
+        position = (2 * location - self.low - self.high) / self.width
         usual = -np.log1p(constants.BRACKET_DECAY * position**2)
+        if self.origin is not None:  # the density along the line of both laws
+            first, last = self.ends
+            even = math.log(constants.EVEN_PROBABILITY * constants.ORIGIN_WIDTH) + np.abs(line) + usual
+            usual = np.logaddexp(even, math.log((1 - constants.EVEN_PROBABILITY) / (last - first)))
         likely = np.where(np.abs(position) > 1, math.log(constants.OUTSIDE_PROBABILITY), usual)
         scales = np.where(logs - math.log(self.widest) > 1e-9, math.log(constants.OUTSIDE_PROBABILITY), 0.0)
         return np.asarray(likely[:, None] + scales)

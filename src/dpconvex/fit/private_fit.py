@@ -36,16 +36,18 @@ class PrivateFit:
     """Release whitening coordinates M, fit coefficients phi of rows ``M x``, and return ``theta = M^T phi``.
 
     ``rows`` answers queries, ``config`` has the public choices, and ``released`` receives what is released on the way.
-    A bandwidth is in mapped units, None for multiples of the scales of target and residuals. ``lead`` is 1 with an
-    intercept, else 0; ``mass`` is the total weight of the records.
+    A bandwidth is in mapped units, None for multiples of the scales of target and residuals. ``origin`` is the mapped
+    target of 0 if it is within public bounds: these are often far too wide, and targets then near 0. ``lead`` is 1 with
+    an intercept, else 0; ``mass`` is the total weight of the records.
     """
 
     def __init__(
-        self, rows: PrivateRows, config: FitConfig, kernel: Kernel, bandwidth: float | None, released: Facts
-    ) -> None:
+        self, rows: PrivateRows, config: FitConfig, kernel: Kernel, bandwidth: float | None, released: Facts,
+        origin: float | None = None,
+    ) -> None:  # fmt: skip
         bounds = rows.bounds
         self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
-        self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
+        self.kernel, self.bandwidth, self.released, self.origin = kernel, bandwidth, released, origin
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.kind = fit_kind_of_loss(self.loss)
         self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
@@ -158,7 +160,8 @@ class PrivateFit:
         if bracket is not None:  # rare targets lie beyond
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
-        prior = location.LocationPrior(low, high, 2.0**-18 * width, width / 4)
+        origin = self.origin if bracket is None else None
+        prior = location.LocationPrior(low, high, 2.0**-18 * width, width / 4, origin=origin)
         search = QueryStatistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
         middle, std_error, scale = location.locate_quantile(self.rows, "targets", *search)
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)

@@ -201,11 +201,13 @@ class NoisyGradientDescent(PrivateMechanism):
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])
+        low, high = certificate.parameters.get("target_bounds") or (1.0, 1.0)
+        origin = (low + high) / (low - high) if low <= 0 <= high else None  # where 0 is mapped to
         settings = certificate.parameters["gradient"]
         smoothing = rebuild_description(settings["kernel"]), settings["bandwidth"]
         if config.levels:
-            return SeveralQuantiles(rows, config, *smoothing, record).run().T
-        found = PrivateFit(rows, config, *smoothing, record).run()
+            return SeveralQuantiles(rows, config, *smoothing, record, origin).run().T
+        found = PrivateFit(rows, config, *smoothing, record, origin).run()
         return found.T if found.ndim == 2 else found
 
     def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
