@@ -34,8 +34,8 @@ class LocationPrior:
     widest: float
     below: float = 0.0  # distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform
     above: float = 0.0
-    # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from there
-    # is log-uniform.
+    # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from
+    # there is log-uniform.
     origin: float | None = None
 
     @property
