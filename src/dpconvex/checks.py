@@ -1,7 +1,5 @@
 """Checks of numbers that users set: errors say what, allowed, got, remedy."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 

@@ -6,8 +6,6 @@ For a normal residual, :math:`u \sim N(m, s^2)`:
 .. math:: E\, \rho_\tau(u) = \tau m + s\, \varphi(m/s) - m\, \Phi(-m/s).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -117,18 +115,16 @@ class NewsvendorPopulation:
     @cached_property
     def theta_star(self) -> Array:
         """The coefficients of least cost: the error's quantile is added to the intercept."""
-        best = self.location.copy()
-        best[0] += self._dataset_error_quantile()
-        return best
-
-    def _dataset_error_quantile(self) -> float:
-        if self.error != "mixture":
-            return float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
 
         def excess(point: float) -> float:
             return float(sum(w * ndtr(point / s) for w, s in _NORMAL_PARTS["mixture"])) - self.quantile
 
-        return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
+        best = self.location.copy()
+        if self.error == "mixture":
+            best[0] += float(brentq(excess, -400.0, 400.0, xtol=1e-13))
+        else:
+            best[0] += float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
+        return best
 
     def risk(self, theta: ArrayLike) -> float:
         """Return the data set's expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
@@ -138,7 +134,11 @@ class NewsvendorPopulation:
             parts = ((w, math.sqrt(s * s + variance)) for w, s in _NORMAL_PARTS[self.error])
             return float(sum(w * expected_pinball(gap[0], std, self.quantile) for w, std in parts))
         nodes, weights = _normal_nodes()
-        cost = _expected_pinball_t3(gap[0] + math.sqrt(variance) * nodes, self.quantile)
+        # E rho(mean + T), T Student-3, from E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2.
+        mean = gap[0] + math.sqrt(variance) * nodes
+        a = -mean
+        density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
+        cost = self.quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density
         return float(weights @ cost / weights.sum())
 
 
@@ -146,13 +146,6 @@ class NewsvendorPopulation:
 def _normal_nodes() -> tuple[Array, Array]:
     """Quadrature over a standard normal; finding the nodes takes longer than using them."""
     return np.polynomial.hermite_e.hermegauss(120)
-
-
-def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
-    """Return ``E rho(mean + T)``, T Student-3, from ``E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2``."""
-    a = -mean
-    density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
-    return np.asarray(quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density)
 
 
 def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5) -> Synthetic:

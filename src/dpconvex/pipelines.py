@@ -1,7 +1,5 @@
 """Check of pipelines: steps that read the data without paying are named before anything is fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any
@@ -146,10 +144,6 @@ def _pipeline_step_is_public(item: Any) -> bool:
 
 def _pipeline_encoder_is_public(step: Any) -> bool:
     """Whether an encoder is told its categories, and what to do with others."""
-    return (
-        not isinstance(step.categories, str)
-        and step.handle_unknown != "error"
-        and getattr(step, "drop", None) in (None, "first")
-        and getattr(step, "min_frequency", None) is None
-        and getattr(step, "max_categories", None) is None
-    )
+    told = not isinstance(step.categories, str) and step.handle_unknown != "error"
+    counted = (getattr(step, name, None) is not None for name in ("min_frequency", "max_categories"))
+    return told and getattr(step, "drop", None) in (None, "first") and not any(counted)

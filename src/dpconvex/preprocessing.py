@@ -197,17 +197,10 @@ class DPQuantileBounds(_PaidPreprocessor):
     _mechanism = "quantile-bounds"
 
     def __init__(
-        self,
-        search_bounds: tuple[ArrayLike, ArrayLike],
-        *,
-        tail: float | None = None,
-        margin: float = 0.25,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        ledger: Ledger | None = None,
+        self, search_bounds: tuple[ArrayLike, ArrayLike], *, tail: float | None = None, margin: float = 0.25,
+        epsilon: float | None = None, delta: float | None = None, mu: float | None = None, ledger: Ledger | None = None,
         random_state: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.search_bounds, self.tail, self.margin = search_bounds, tail, margin
         self.epsilon, self.delta, self.mu = epsilon, delta, mu
         self.ledger, self.random_state = ledger, random_state
@@ -280,16 +273,10 @@ class DPMoments(_PaidPreprocessor):
     _mechanism = "moments"
 
     def __init__(
-        self,
-        bounds: tuple[ArrayLike, ArrayLike],
-        *,
-        whiten: bool = False,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        ledger: Ledger | None = None,
+        self, bounds: tuple[ArrayLike, ArrayLike], *, whiten: bool = False, epsilon: float | None = None,
+        delta: float | None = None, mu: float | None = None, ledger: Ledger | None = None,
         random_state: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.bounds, self.whiten = bounds, whiten
         self.epsilon, self.delta, self.mu = epsilon, delta, mu
         self.ledger, self.random_state = ledger, random_state

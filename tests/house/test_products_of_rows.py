@@ -57,7 +57,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "slopes @ base": PUBLIC,
         "np.abs(slopes) @ np.abs(base)": PUBLIC,
         "np.einsum('ij,ij->j', sizes, sizes)": PUBLIC,
-        "np.einsum('ij,ij->j', matrix, matrix)": PUBLIC,
+        "np.einsum('ij,ij->j', mapped, mapped)": PUBLIC,
         "ahead @ np.vstack(rights[:level][::-1])": SUM,
     },
     "engine/block_products.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},

@@ -5,8 +5,6 @@ apart best, and counts that event on fresh runs. Limits are exact (Clopper-Pears
 bound above the claim refutes it with the stated confidence.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -99,13 +97,9 @@ def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayL
 
 
 def epsilon_lower_bound(
-    likely_hits: ArrayLike,
-    likely_runs: int,
-    rare_hits: ArrayLike,
-    rare_runs: int,
-    delta: float,
+    likely_hits: ArrayLike, likely_runs: int, rare_hits: ArrayLike, rare_runs: int, delta: float,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return what an attack proves: a lower confidence bound on epsilon by the counts of one event.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)``, floored at 0, with Clopper-Pearson limits at
@@ -131,11 +125,9 @@ def epsilon_lower_bound(
 
 
 def attack_lowest_bit(numbers: Array) -> Array:
-    """Return what an attack on bits sees: the exponent of the last binary digit that is set, 2000 for 0.
-
-    Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
-    digits tell which value was under it. On a public grid they do not depend on the value.
-    """
+    """Return what an attack on bits sees: the exponent of the last binary digit that is set, 2000 for 0."""
+    # Sums of floating-point numbers have the digits of the larger one: where noise is added in floating point, last
+    # digits tell which value was under it. On a public grid they do not depend on the value.
     fraction, exponent = np.frexp(np.asarray(numbers, dtype=np.float64))
     digits = (fraction * 2.0**53).astype(np.int64)
     last = np.frexp((digits & -digits).astype(np.float64))[1] - 1
@@ -143,10 +135,8 @@ def attack_lowest_bit(numbers: Array) -> Array:
 
 
 def attack_statistics(first: Array, second: Array, bits: bool) -> dict[str, Statistic]:
-    """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too.
-
-    Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
-    """
+    """Return the statistics that may tell these selection runs apart, with ``bits`` last binary digits too."""
+    # Fitting them costs no confidence, because the event that is chosen in the end is counted on other runs.
     project = _attack_projection(first, second)
     centre = float(np.median(np.concatenate([project(first), project(second)])))
 
@@ -327,9 +317,8 @@ def _attacked_profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
         deltas = np.unique(np.concatenate([[own], _PROFILE_DELTAS[own < _PROFILE_DELTAS]]))
     else:
         if not 0.0 <= delta < 1.0:
-            raise parameter_error(
-                "delta", "audit", "in [0, 1)", repr(delta), "Leave it out to audit the whole claimed profile."
-            )
+            remedy = "Leave it out to audit the whole claimed profile."
+            raise parameter_error("delta", "audit", "in [0, 1)", repr(delta), remedy)
         deltas = np.array([float(delta)])
     epsilons = np.array([float(claim.epsilon(float(d))) for d in deltas])
     finite = np.isfinite(epsilons)
@@ -422,18 +411,10 @@ def _draw_attacked_outputs(sampler: Sampler, count: int, rng: np.random.Generato
 
 
 def audit(
-    sample_first: Sampler,
-    sample_second: Sampler,
-    guarantee: Claim,
-    runs: int = 100_000,
-    *,
-    delta: float | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-    statistic: Callable[[Array], ArrayLike] | None = None,
-    selection_share: float = 0.2,
-    bits: bool = False,
-) -> AuditResult:
+    sample_first: Sampler, sample_second: Sampler, guarantee: Claim, runs: int = 100_000, *, delta: float | None = None,
+    confidence: float = DEFAULT_CONFIDENCE, rng: np.random.Generator | int | None = None,
+    statistic: Callable[[Array], ArrayLike] | None = None, selection_share: float = 0.2, bits: bool = False,
+) -> AuditResult:  # fmt: skip
     """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)`` for one event ``statistic > threshold`` (or ``<=``), with
@@ -508,37 +489,24 @@ def audit(
     high = clopper_pearson_upper(rare, evaluation_runs, error)
     ratio, bound = _attack_excess(low, high, *profile)
     index = int(np.argmax(ratio))
-    epsilon = float(profile[0][index])
+    epsilon, lower = float(profile[0][index]), float(bound[index])
+    seen = _noise_attack_detects(outputs, next(iter(statistics.values())), evaluation_runs, error, profile)
     return AuditResult(
-        passed=bool(bound[index] <= epsilon),
-        epsilon_lower_bound=float(bound[index]),
-        epsilon=epsilon,
-        delta=float(profile[1][index]),
-        confidence=confidence,
-        statistic=event.statistic,
-        threshold=event.threshold,
-        direction="above" if event.above else "below",
-        likely="first" if event.likely_first else "second",
-        likely_hits=likely,
-        rare_hits=rare,
-        runs=evaluation_runs,
-        selection_runs=selection_runs,
-        detectable_noise=_noise_attack_detects(
-            outputs, next(iter(statistics.values())), evaluation_runs, error, profile
-        ),
-        tradeoff=_tradeoff_attack(event, first, second),
-    )
+        passed=lower <= epsilon, epsilon_lower_bound=lower, epsilon=epsilon, delta=float(profile[1][index]),
+        confidence=confidence, statistic=event.statistic, threshold=event.threshold,
+        direction="above" if event.above else "below", likely="first" if event.likely_first else "second",
+        likely_hits=likely, rare_hits=rare, runs=evaluation_runs, selection_runs=selection_runs,
+        detectable_noise=seen, tradeoff=_tradeoff_attack(event, first, second),
+    )  # fmt: skip
 
 
 def _noise_attack_detects(
     outputs: list[Array], statistic: Statistic, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> float | None:
-    """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
-
-    Outputs are pulled towards their medians by the factor, as less noise would do. The event is chosen and judged as on
-    selection runs, two standard errors to its disadvantage, and so are the medians. None if not even outputs without
-    noise would refute the claim.
-    """
+    """Return the largest factor on the noise at which an audit like this one would most likely refute the claim."""
+    # Outputs are pulled towards their medians by the factor, as less noise would do. The event is chosen and judged as
+    # on selection runs, two standard errors to its disadvantage, and so are the medians. None if not even outputs
+    # without noise would refute the claim.
     first, second = (each[:_DEFECT_RUNS] for each in outputs)
     centre, other = np.median(first, axis=0), np.median(second, axis=0)
     luck = _CAUTION * np.sqrt(0.5 * np.pi * (first.var(axis=0) + second.var(axis=0)) / len(first))

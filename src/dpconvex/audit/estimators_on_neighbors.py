@@ -1,7 +1,5 @@
 """Audits of whole estimators: fits on two tiny neighbouring data sets, for each relation of a certificate."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -29,13 +27,9 @@ class NeighborPair:
 
 
 def person_pairs(
-    X: ArrayLike,
-    y: ArrayLike,
-    groups: ArrayLike,
-    record: ArrayLike,
-    targets: tuple[float, float],
+    X: ArrayLike, y: ArrayLike, groups: ArrayLike, record: ArrayLike, targets: tuple[float, float],
     rows: tuple[int, int] = (1, 50),
-) -> Iterator[NeighborPair]:
+) -> Iterator[NeighborPair]:  # fmt: skip
     """Yield pairs of neighbouring tables that differ in one person, whose rows are all alike.
 
     Parameters
@@ -113,10 +107,8 @@ def neighbor_pairs(
 
 
 def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
-    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made.
-
-    Where they have identifiers, they may differ in one person; and else in so many rows.
-    """
+    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made."""
+    # Where they have identifiers, they may differ in one person; and else in so many rows.
     persons = len(pair.first) == 3
     first, second = (_people_of_table(*data) if persons else _records(*data) for data in (pair.first, pair.second))
     gone, come = list((first - second).elements()), list((second - first).elements())
@@ -185,15 +177,9 @@ def _fit_estimator(model: Model, data: tuple[Array, ...]) -> Any:
 
 
 def audit_estimator(
-    estimator: Model,
-    pair: NeighborPair,
-    runs: int = 2_000,
-    *,
-    guarantee: Claim | None = None,
-    delta: float | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-) -> AuditResult:
+    estimator: Model, pair: NeighborPair, runs: int = 2_000, *, guarantee: Claim | None = None,
+    delta: float | None = None, confidence: float = DEFAULT_CONFIDENCE, rng: np.random.Generator | int | None = None,
+) -> AuditResult:  # fmt: skip
     """Try to refute an estimator's certificate by fitting it on two neighbouring data sets.
 
     Every released number is tested: coefficients, intercept and ``released_``, together, one by one, and bit by bit

@@ -17,6 +17,7 @@ import typer
 from dpconvex.atomic_files import write_file_atomically
 from dpconvex.cli import task_options
 from dpconvex.cli.output_and_errors import VERIFICATION, check_output, output_console, output_table, print_json
+from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
 
 if TYPE_CHECKING:
@@ -43,13 +44,9 @@ _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 def audit(
     settings: task_options.Settings,
     task: task_options.TaskOption = "quantile",
-    sampler: Annotated[str | None, task_options.text_option(SAMPLER)] = None,
-    n_samples: Annotated[
-        int, typer.Option(*task_options.ROWS, help="Rows of the invented data.", min=4, max=100_000)
-    ] = 20,
-    n_features: Annotated[
-        int, typer.Option(*task_options.COLUMNS, help="Columns of invented data.", min=1, max=1_000)
-    ] = 1,
+    sampler: Annotated[str | None, text_option(SAMPLER)] = None,
+    n_samples: Annotated[int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
+    n_features: Annotated[int, typer.Option(*COLUMNS, help="Columns of invented data.", min=1, max=1_000)] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)] = 100_000,
     confidence: Annotated[float, typer.Option(help="Probability that a true claim is not refuted.")] = 1 - 1e-6,
@@ -174,13 +171,9 @@ def _audited_function(path: str) -> tuple[Sampler, Sampler]:
 
 
 def _run_audit_for(
-    pair: tuple[Sampler, Sampler],
-    most: int,
-    seconds: float,
-    rng: np.random.Generator,
-    tick: Callable[[float, str], None],
-    name: str,
-) -> list[Array]:
+    pair: tuple[Sampler, Sampler], most: int, seconds: float, rng: np.random.Generator,
+    tick: Callable[[float, str], None], name: str,
+) -> list[Array]:  # fmt: skip
     """Return as many outputs on both data sets as there is time for; how many depends on time alone."""
     import numpy as np
 
@@ -244,15 +237,10 @@ def _provable_epsilon(result: AuditResult) -> float:
 def _audit_result_as_json(result: AuditResult) -> dict[str, object]:
     """Return the result of one attack as plain data."""
     return {
-        "passed": result.passed,
-        "epsilon_lower_bound": result.epsilon_lower_bound,
-        "epsilon_claimed": result.epsilon,
-        "delta": result.delta,
-        "runs": result.runs + result.selection_runs,
-        "provable": _provable_epsilon(result),
-        "detectable_noise": result.detectable_noise,
-        "statistic": result.statistic,
-    }
+        "passed": result.passed, "epsilon_lower_bound": result.epsilon_lower_bound, "epsilon_claimed": result.epsilon,
+        "delta": result.delta, "runs": result.runs + result.selection_runs, "provable": _provable_epsilon(result),
+        "detectable_noise": result.detectable_noise, "statistic": result.statistic,
+    }  # fmt: skip
 
 
 def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
@@ -271,9 +259,7 @@ def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, 
         words = f"The claim is false, except with probability {1 - confidence:.1g}."
         screen.print(words, style="bold red", markup=False)
         return
-    sharpest = max(
-        results.values(), key=lambda found: -1.0 if found.detectable_noise is None else found.detectable_noise
-    )
+    sharpest = max(results.values(), key=lambda each: -1 if each.detectable_noise is None else each.detectable_noise)
     screen.print(
         "No attack refutes the claim. That proves no privacy: the certificate does. These runs would have caught "
         f"{sharpest.would_have_caught()}."

@@ -14,15 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.atomic_files import write_file_atomically
+from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
-from dpconvex.cli.output_and_errors import (
-    check_output,
-    output_console,
-    output_progress,
-    output_table,
-    print_json,
-    reports_errors,
-)
+from dpconvex.cli.task_options import text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat
 from dpconvex.inputs.schema import read_schema
@@ -66,7 +60,7 @@ bounds = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_ar
 
 
 @bounds.command()
-@reports_errors
+@output.reports_errors
 def init(
     data: DataArgument,
     target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
@@ -85,7 +79,7 @@ def init(
     file = task_options.file_format_options(delimiter, encoding, line_breaks)
     from dpconvex.inputs.inspection import inspect_column_kinds
 
-    with output_progress(f"Reading names and kinds of columns of {data.name}"):
+    with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
         kinds, lines = inspect_column_kinds(data, file)
     for line in lines:
         typer.echo(f"note, for your eyes only: {line}", err=True)
@@ -95,7 +89,7 @@ def init(
     if out is not None:
         write_file_atomically(out, text.encode())
     if json_:
-        print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
+        output.print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
     elif out is None:
         typer.echo(text, nl=False)
     else:
@@ -103,7 +97,7 @@ def init(
 
 
 @bounds.command()
-@reports_errors
+@output.reports_errors
 def check(
     data: DataArgument,
     schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
@@ -122,24 +116,24 @@ def check(
     known = known if target is None else known.for_target(target)
     from dpconvex.inputs.inspection import inspect_file
 
-    with output_progress(f"Reading {data.name}"):
+    with output.output_progress(f"Reading {data.name}"):
         found = inspect_file(data, known, person or known.person)
     if json_:
-        print_json({"private": True, **asdict(found)})
+        output.print_json({"private": True, **asdict(found)})
     else:
         _print_bounds_check(found)
 
 
 def _print_bounds_check(found: FileInspection) -> None:
     """Print the counts of a check."""
-    screen = output_console()
+    screen = output.output_console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
     rows = []
     for column in found.columns:
         counts = (column.empty, column.unread, column.outside, column.absent)
         rows.append((column.name, column.kind, *(f"{count:,}" if count else "" for count in counts)))
     heads = ("column", "holds", "empty", "not as the schema says", "clipped", "listed, never seen")
-    screen.print(output_table(heads, rows, left=2))
+    screen.print(output.output_table(heads, rows, left=2))
     for column in found.columns:
         if column.hint:
             screen.print(f"{column.name}: {column.hint}", markup=False)
@@ -201,16 +195,14 @@ def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-@reports_errors
+@output.reports_errors
 def split(
     data: DataArgument,
     train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
     test: Annotated[Path, typer.Option(help="Where to write the test rows.")],
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
-    by: Annotated[
-        str | None, task_options.text_option("Column that decides, such as a person: its rows stay together.")
-    ] = None,
+    by: Annotated[str | None, text_option("Column that decides, such as a person: its rows stay together.")] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
     line_breaks: task_options.LineBreaksOption = False,
@@ -227,21 +219,17 @@ def split(
     for path in (data, train, test):
         table_file_format(path)
     check_table_file(data)
-    check_output(train, "training rows", {"data": data})
-    check_output(test, "test rows", {"data": data, "training rows": train})
+    output.check_output(train, "training rows", {"data": data})
+    output.check_output(test, "test rows", {"data": data, "training rows": train})
     file = task_options.file_format_options(delimiter, encoding, line_breaks)
-    import polars as pl
-
-    with output_progress(f"Splitting {data.name}"):
+    with output.output_progress(f"Splitting {data.name}"):
         opened = open_table_file(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
         table = opened.read(opened.names, least=2)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
-        chosen = pl.Series(
-            split_by_index(table.height, seed, share) if by is None else split_by_value(table[by], seed, share)
-        )
+        chosen = split_by_index(table.height, seed, share) if by is None else split_by_value(table[by], seed, share)
         # The options that read the whole table read its parts.
         written = file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
         write_table_file(table.filter(~chosen), train, written)
@@ -250,9 +238,10 @@ def split(
     train_rows = table.height - test_rows
     if json_:
         counts = {"train_rows": train_rows, "test_rows": test_rows}
-        print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
+        output.print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
     else:
-        output_console().print(f"Written to {train}: {train_rows:,} rows; to {test}: {test_rows:,} rows", markup=False)
+        words = f"Written to {train}: {train_rows:,} rows; to {test}: {test_rows:,} rows"
+        output.output_console().print(words, markup=False)
 
 
 def split_by_index(rows: int, seed: int, share: float) -> np.ndarray:

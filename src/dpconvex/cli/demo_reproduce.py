@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpconvex.datasets import Synthetic
-    from dpconvex.inputs.settings import Fitted
 
 # Found by name when the command is called, never imported: the library stands without it.
 REPRODUCTION_PACKAGE = "dpconvex_reproduction"
 # Every word is the other distribution's, `--help` too.
 UNREAD = {
-    "ignore_unknown_options": True,
-    "allow_extra_args": True,
-    "allow_interspersed_args": False,
-    "help_option_names": [],
-}
+    "ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False, "help_option_names": [],
+}  # fmt: skip
 ROWS, QUANTILE = 20_000, 0.75
 EPSILONS = (0.25, 1.0, 4.0)
 DAYS = 5_000
@@ -59,6 +55,7 @@ def demo(
         return
     import numpy as np
 
+    from dpconvex import DPQuantileRegressor
     from dpconvex.datasets import make_newsvendor
     from dpconvex.reports.summary import certificate_summary_table
     from dpconvex.reports.wording import guarantee_wording
@@ -68,7 +65,8 @@ def demo(
         fits = {"best possible": sample.theta_star, "without privacy": _fit_demo_without_privacy(sample)}
         for epsilon in EPSILONS:
             start = time.perf_counter()
-            fitted = _fit_private_demo(sample, epsilon)
+            private = DPQuantileRegressor(QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20))
+            fitted = private.fit(sample.X, sample.y)
             fits[f"private, epsilon = {epsilon:g}"] = np.r_[fitted.intercept_, fitted.coef_]
             if epsilon == 1:
                 model, seconds = fitted, time.perf_counter() - start
@@ -77,17 +75,8 @@ def demo(
     if json_:
         plain = [{"fit": name, "cost": cost, "excess": cost / best - 1} for name, cost in costs.items()]
         vectors = {"true": sample.theta_star.tolist(), "private": fits["private, epsilon = 1"].tolist()}
-        certificate = json.loads(model.certificate_.to_json())
-        print_json(
-            {
-                "rows": ROWS,
-                "quantile": QUANTILE,
-                "costs": plain,
-                "coefficients": vectors,
-                "certificate": certificate,
-                "seconds": seconds,
-            }
-        )
+        facts = {"rows": ROWS, "quantile": QUANTILE, "costs": plain, "coefficients": vectors, "seconds": seconds}
+        print_json({**facts, "certificate": json.loads(model.certificate_.to_json())})
         return
     screen = output_console()
     screen.print(
@@ -136,14 +125,6 @@ def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
         return
     output_console().print(f"Written to {table}: {DAYS:,} generated days", markup=False)
     output_console().print(f"Written to {bounds}: their public bounds", markup=False)
-
-
-def _fit_private_demo(sample: Synthetic, epsilon: float) -> Fitted:
-    """Return a private fit."""
-    from dpconvex import DPQuantileRegressor
-
-    model = DPQuantileRegressor(QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20))
-    return model.fit(sample.X, sample.y)
 
 
 def _fit_demo_without_privacy(sample: Synthetic) -> np.ndarray:

@@ -11,6 +11,7 @@ import typer
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.table_files import check_table_file, matching_files, read_training_file, table_file_format
@@ -38,15 +39,9 @@ def fit(
     registry: task_options.RegistryOption = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
-    engine: Annotated[
-        str, task_options.text_option("memory (default), or dask for tables larger than memory.", ENGINE)
-    ] = "memory",
-    scheduler: Annotated[
-        str | None, task_options.text_option("Address of a Dask scheduler that sees the files.", ENGINE)
-    ] = None,
-    memory_limit: Annotated[
-        str | None, task_options.text_option("Memory for Dask, like 2GB; by default half.", ENGINE)
-    ] = None,
+    engine: Annotated[str, text_option("memory (default), or dask for tables larger than memory.", ENGINE)] = "memory",
+    scheduler: Annotated[str | None, text_option("Address of a Dask scheduler that sees the files.", ENGINE)] = None,
+    memory_limit: Annotated[str | None, text_option("Memory for Dask, like 2GB; by default half.", ENGINE)] = None,
     person: task_options.PersonOption = None,
     json_: task_options.JsonOption = False,
 ) -> None:
@@ -127,18 +122,11 @@ def fit(
             f"fit again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
-        output.print_json(
-            {
-                "model": str(out),
-                "task": task,
-                "report": None if report is None else str(report),
-                "registry": None if registry is None else str(registry),
-                "feature_names": schema.names,
-                **summary_coefficients(fitted),
-                "warnings": list(fitted.certificate_.warnings),
-                "certificate": json.loads(fitted.certificate_.to_json()),
-            }
-        )
+        files = {"model": out, "report": report, "registry": registry}
+        written = {name: None if path is None else str(path) for name, path in files.items()}
+        said = {"task": task, "feature_names": schema.names, "warnings": list(fitted.certificate_.warnings)}
+        certificate = json.loads(fitted.certificate_.to_json())
+        output.print_json({**written, **said, **summary_coefficients(fitted), "certificate": certificate})
         return
     screen = output.output_console()
     screen.print(certificate_summary_table(fitted.certificate_))
@@ -160,16 +148,10 @@ def fit(
 @task_options.with_model_options
 def certify(
     settings: task_options.Settings,
-    n_samples: Annotated[
-        int, typer.Option(*task_options.ROWS, help="Number of rows, or of people where they are named.")
-    ],
+    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")],
     task: task_options.TaskOption = None,
-    n_features: Annotated[
-        int | None, task_options.text_option("Number of columns, without a schema.", names=task_options.COLUMNS)
-    ] = None,
-    n_classes: Annotated[
-        int | None, task_options.text_option("Number of classes; by default that of --classes, or 2.")
-    ] = None,
+    n_features: Annotated[int | None, text_option("Number of columns, without a schema.", names=COLUMNS)] = None,
+    n_classes: Annotated[int | None, text_option("Number of classes; by default that of --classes, or 2.")] = None,
     feature_bounds: Annotated[Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)] = None,
     formula: task_options.FormulaOption = None,
     person: task_options.PersonOption = None,
@@ -203,15 +185,9 @@ def certify(
 
 
 def _fit_with_dask(
-    model: Model,
-    data: Path,
-    schema: Schema,
-    labels: bool,
-    kind: str | None,
-    ignored: bool,
-    scheduler: str | None,
+    model: Model, data: Path, schema: Schema, labels: bool, kind: str | None, ignored: bool, scheduler: str | None,
     memory_limit: str | None,
-) -> Fitted:
+) -> Fitted:  # fmt: skip
     """Fit on files that are read piece by piece, in every pass over the data."""
     try:
         import dask.dataframe  # noqa: F401

@@ -101,11 +101,9 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except KeyboardInterrupt:
             raise Interrupted from None
-        except (Exception, RecursionError) as error:
-            exit_with_error(error)
         except BaseException as error:
             # A panic of polars' compiled code is a BaseException of its own module.
-            if type(error).__name__ != "PanicException":
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             exit_with_error(error)
 
@@ -130,9 +128,8 @@ def error_in_options(message: str) -> str:
     def value(text: str) -> str:
         return ",".join(part.strip(" '") for part in text.strip("[]").split(","))
 
-    message = re.sub(
-        r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?", lambda found: f"The option {flag(found[1])}", message
-    )
+    parameter = r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?"
+    message = re.sub(parameter, lambda found: f"The option {flag(found[1])}", message)
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     for kind, words in _GUARANTEES.items():
         message = re.sub(kind, words, message)
@@ -156,10 +153,8 @@ def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def output_console() -> Console:
-    """Return the console for results, wide enough for a table when nobody watches.
-
-    Text may come from a stranger's file: signs that command a terminal are spelled out.
-    """
+    """Return the console for results, wide enough for a table when nobody watches."""
+    # Text may come from a stranger's file: signs that command a terminal are spelled out.
     from rich.console import Console
 
     screen = Console(highlight=False)
@@ -249,9 +244,9 @@ def ledger_files(path: Path | None) -> dict[str, Path | None]:
 
 def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None]) -> None:
     """Raise if a path cannot be written, is one of the inputs, or is a link or a device."""
-    folder = path.parent
+    folder, problem = path.parent, f"The {what} cannot be written to {str(path)!r}"
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"The {what} cannot be written to {str(path)!r}.")
+        raise InputError(f"{problem}.")
     for name, other in inputs.items():
         if other is None:
             continue
@@ -259,13 +254,9 @@ def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None])
         files = [other] if other.exists() else [other, *map(Path, glob(str(other), recursive=True))]
         there = [file for file in files if path.exists() and file.exists()]
         if path.resolve() in (file.resolve() for file in files) or any(map(path.samefile, there)):
-            raise InputError(
-                f"The {what} cannot be written to {str(path)!r}: the {name} is there. Choose another name."
-            )
+            raise InputError(f"{problem}: the {name} is there. Choose another name.")
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise InputError(
-            f"The {what} cannot be written to {str(path)!r}: a link or a device is there. Choose another name."
-        )
+        raise InputError(f"{problem}: a link or a device is there. Choose another name.")
 
 
 def _paid_output(path: Path) -> str | None:

@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.atomic_files import write_file_atomically
+from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output_and_errors import (
-    check_output,
-    output_console,
-    output_progress,
-    output_table,
-    print_json,
-    reports_errors,
-)
+from dpconvex.cli.task_options import COLUMNS, ROWS, number_option, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import read_schema
 
@@ -41,28 +35,15 @@ _SHARED = ("epsilon", "delta", "mu", "neighbors", "quantile", "underage_cost", "
 @task_options.with_options(_SHARED)
 def plan(
     settings: task_options.Settings,
-    rows: Annotated[
-        int,
-        task_options.text_option(
-            "Number of rows, or of people if the schema names them.", names=task_options.ROWS[::-1]
-        ),
-    ],
-    features: Annotated[
-        int | None, task_options.text_option("Columns; or give a schema.", names=task_options.COLUMNS[::-1])
-    ] = None,
-    schema: Annotated[
-        Path | None, task_options.text_option("Schema: columns and row norm.", names=task_options.SCHEMA)
-    ] = None,
-    task: Annotated[str | None, task_options.text_option(f"{', '.join(PLANNED)}; as for `fit` by default.")] = None,
-    accuracy: Annotated[float | None, task_options.number_option("Excess risk you want; 0.05 by default.")] = None,
-    residual_scale: Annotated[float | None, task_options.number_option(RESIDUAL_SCALE)] = None,
-    feature_spread: Annotated[float | None, task_options.number_option(FEATURE_SPREAD)] = None,
-    class_rate: Annotated[
-        float | None, task_options.number_option("Public guess: share of a class, for logistic.")
-    ] = None,
-    plot: Annotated[
-        Path | None, task_options.text_option("Draw accuracy against the budget to this file (SVG).")
-    ] = None,
+    rows: Annotated[int, text_option("Number of rows, or of people if the schema names them.", names=ROWS[::-1])],
+    features: Annotated[int | None, text_option("Columns; or give a schema.", names=COLUMNS[::-1])] = None,
+    schema: Annotated[Path | None, text_option("Schema: columns and row norm.", names=task_options.SCHEMA)] = None,
+    task: Annotated[str | None, text_option(f"{', '.join(PLANNED)}; as for `fit` by default.")] = None,
+    accuracy: Annotated[float | None, number_option("Excess risk you want; 0.05 by default.")] = None,
+    residual_scale: Annotated[float | None, number_option(RESIDUAL_SCALE)] = None,
+    feature_spread: Annotated[float | None, number_option(FEATURE_SPREAD)] = None,
+    class_rate: Annotated[float | None, number_option("Public guess: share of a class, for logistic.")] = None,
+    plot: Annotated[Path | None, text_option("Draw accuracy against the budget to this file (SVG).")] = None,
     json_: task_options.JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
@@ -86,37 +67,28 @@ def plan(
     task, unit = task or "quantile", "people" if people else "rows"
     level = _planned_quantile_level(task, {**settings, "class_rate": class_rate})
     if plot is not None:
-        check_output(plot, "plot")
+        output.check_output(plot, "plot")
     from dpconvex.inputs.settings import resolve_budget_setting
     from dpconvex.planning import plan as forecast_risk
     from dpconvex.privacy import GaussianDP
 
     guarantee = resolve_budget_setting(settings["epsilon"], settings["delta"], settings["mu"], "plan")
-    with output_progress("Predicting"):
+    with output.output_progress("Predicting"):
         found = forecast_risk(
-            "quantile" if task == "newsvendor" else task,
-            rows,
-            features,
-            guarantee,
-            quantile=level,
-            neighbors=settings["neighbors"] or "replace_one",
-            row_norm=settings["row_norm"],
-            residual_scale=residual_scale,
-            feature_spread=feature_spread,
-            class_rate=class_rate,
-            n_classes=classes,
-            people=people,
-            wanted=0.05 if accuracy is None else accuracy,
-        )
+            "quantile" if task == "newsvendor" else task, rows, features, guarantee, quantile=level,
+            neighbors=settings["neighbors"] or "replace_one", row_norm=settings["row_norm"],
+            residual_scale=residual_scale, feature_spread=feature_spread, class_rate=class_rate, n_classes=classes,
+            people=people, wanted=0.05 if accuracy is None else accuracy,
+        )  # fmt: skip
         if plot is not None:
             from dpconvex.reports.charts import accuracy_chart, standalone_svg
             from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy
 
             write_file_atomically(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
     if json_:
-        print_json(_plan_as_json(found))
+        output.print_json(_plan_as_json(found))
         return
-    screen = output_console()
+    screen = output.output_console()
     screen.print(_plan_table(found, unit))
     screen.print(f"Excess risk: {found.quantity}.", markup=False)
     if (free := found.free_budget()) is not None:
@@ -141,20 +113,16 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
             f"instead. The nearest is {'logistic' if task_options.find_task(task).labels else 'linear'}."
         )
     owners = {
-        "quantile": "quantile",
-        "underage_cost": "newsvendor",
-        "overage_cost": "newsvendor",
-        "class_rate": "logistic",
-    }
+        "quantile": "quantile", "underage_cost": "newsvendor", "overage_cost": "newsvendor", "class_rate": "logistic",
+    }  # fmt: skip
     foreign = [name for name, owner in owners.items() if settings[name] is not None and task != owner]
     if foreign:
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
         return 0.5 if settings["quantile"] is None else task_options.parse_quantile_option(settings["quantile"])
-    underage, overage = (
-        1.0 if cost is None else cost for cost in (settings["underage_cost"], settings["overage_cost"])
-    )
+    costs = settings["underage_cost"], settings["overage_cost"]
+    underage, overage = (1.0 if cost is None else cost for cost in costs)
     if not all(math.isfinite(cost) and cost > 0 for cost in (underage, overage)):
         raise InputError("The costs of a newsvendor must be finite numbers above 0.")
     return underage / (underage + overage)
@@ -172,7 +140,7 @@ def _plan_table(found: Forecasts, unit: str) -> Table:
         risk = f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run"
         rows.append((name or forecast.mechanism, risk, beyond if needed is None else f"{needed:,}"))
     title = f"{found.n_samples:,} {unit}, {found.n_features} columns\n{guarantee_wording(found.guarantee)}"
-    return output_table(("mechanism", "excess risk", f"{unit} for {found.wanted:g}"), rows, title)
+    return output.output_table(("mechanism", "excess risk", f"{unit} for {found.wanted:g}"), rows, title)
 
 
 def _plan_as_json(found: Forecasts) -> dict[str, object]:
@@ -183,22 +151,15 @@ def _plan_as_json(found: Forecasts) -> dict[str, object]:
         return {**asdict(forecast), "excess_risk": risk if math.isfinite(risk) else None}
 
     return {
-        "task": found.task,
-        "rows": found.n_samples,
-        "features": found.n_features,
-        "guarantee": found.guarantee.to_dict(),
-        "neighbors": found.neighbors,
-        "unit": found.unit,
-        "quantity": found.quantity,
-        "wanted": found.wanted,
-        "forecasts": [plain(forecast) for forecast in found.forecasts],
-        "without_privacy": plain(found.without_privacy),
-        "constant": plain(found.constant),
-        "free_budget": found.free_budget(),
-    }
+        "task": found.task, "rows": found.n_samples, "features": found.n_features,
+        "guarantee": found.guarantee.to_dict(), "neighbors": found.neighbors, "unit": found.unit,
+        "quantity": found.quantity, "wanted": found.wanted,
+        "forecasts": [plain(forecast) for forecast in found.forecasts], "without_privacy": plain(found.without_privacy),
+        "constant": plain(found.constant), "free_budget": found.free_budget(),
+    }  # fmt: skip
 
 
-@reports_errors
+@output.reports_errors
 def studio(
     ledger: Annotated[Path | None, typer.Option(help="Ledger whose timeline is shown.")] = None,
     dataset: task_options.DatasetOption = "default",
@@ -223,8 +184,8 @@ def studio(
     with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
 
         def opened(address: str) -> None:
-            output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
-            output_console().print("The address works once. Stop with Ctrl-C.")
+            output.output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
+            output.output_console().print("The address works once. Stop with Ctrl-C.")
             if browser:
                 import webbrowser
 
@@ -234,10 +195,8 @@ def studio(
 
 
 def studio_redirect_page(address: str, folder: Path) -> Path:
-    """Write a page that only its owner can read and that leads to an address.
-
-    A browser's command line, with what it is told to open, can be read by everybody on the machine.
-    """
+    """Write a page that only its owner can read and that leads to an address."""
+    # A browser's command line, with what it is told to open, can be read by everybody on the machine.
     page = folder / "open.html"
     handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(handle, "w", encoding="utf-8") as file:

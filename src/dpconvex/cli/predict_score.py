@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -11,6 +10,7 @@ import typer
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.output_and_errors import check_output, output_console, output_progress, print_json, reports_errors
+from dpconvex.cli.task_options import number_option, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.table_files import check_table_file, table_file_format, write_table_file
 
@@ -145,9 +145,7 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
     # Rows that are not valid get null.
     picked, mask = pl.Series(np.maximum(np.cumsum(valid) - 1, 0)), pl.Series(valid)
     empty = pl.Series([None] * len(valid))
-    return pl.DataFrame(
-        {name: pl.Series(column).gather(picked).zip_with(mask, empty) for name, column in found.items()}
-    )
+    return pl.DataFrame({name: pl.Series(each).gather(picked).zip_with(mask, empty) for name, each in found.items()})
 
 
 def _residual_bound_option(given: str | None) -> float | str | None:
@@ -165,19 +163,14 @@ def score(
     settings: task_options.Settings,
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
-    metric: Annotated[str | None, task_options.text_option(METRICS)] = None,
+    metric: Annotated[str | None, text_option(METRICS)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: task_options.DatasetOption = "default",
-    quantile: Annotated[
-        float | None, task_options.number_option("Which level to score, of a model with several.")
-    ] = None,
+    quantile: Annotated[float | None, number_option("Which level to score, of a model with several.")] = None,
     residual_bound: Annotated[
-        str | None,
-        task_options.text_option("Residuals beyond it count as that far; private pays for a range that fits."),
+        str | None, text_option("Residuals beyond it count as that far; private pays for a range that fits.")
     ] = None,
-    person: Annotated[
-        str | None, task_options.text_option("Column that names people: each counts once, with all rows.")
-    ] = None,
+    person: Annotated[str | None, text_option("Column that names people: each counts once, with all rows.")] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
@@ -207,18 +200,11 @@ def score(
             verbose=1, **settings,
         )  # fmt: skip
     if json_:
-        print_json(
-            {
-                "metric": found.metric,
-                "value": None if found.curve else found.value,
-                "interval": None if found.curve else list(found.interval),
-                "level": found.level,
-                "rows": found.rows,
-                "limits": list(found.limits),
-                "curve": {name: values.tolist() for name, values in found.curve.items()},
-                "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
-            }
-        )
+        single = {"value": found.value, "interval": list(found.interval)}
+        facts = {"metric": found.metric, "level": found.level, "rows": found.rows, "limits": list(found.limits)}
+        facts |= dict.fromkeys(single) if found.curve else single
+        curve = {name: values.tolist() for name, values in found.curve.items()}
+        print_json({**facts, "curve": curve, "guarantee": found.certificate.guarantee.to_dict()})
         return
     screen = output_console()
     screen.print(str(found), markup=False)

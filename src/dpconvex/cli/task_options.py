@@ -153,14 +153,8 @@ DelimiterOption = Annotated[
 EncodingOption = Annotated[
     str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
 ]
-LineBreaksOption = Annotated[
-    bool,
-    typer.Option(
-        "--line-breaks",
-        help="Quoted fields may hold line breaks, as with line_breaks = true in a schema.",
-        rich_help_panel=FILE,
-    ),
-]
+_LINE_BREAKS = "Quoted fields may hold line breaks, as with line_breaks = true in a schema."
+LineBreaksOption = Annotated[bool, typer.Option("--line-breaks", help=_LINE_BREAKS, rich_help_panel=FILE)]
 
 
 def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()) -> Any:
@@ -327,11 +321,9 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
 
 def file_format_options(delimiter: str | None, encoding: str | None, line_breaks: bool) -> CSVFormat:
     """Return how a file without a schema is read."""
-    return CSVFormat(
-        None if delimiter is None else check_csv_delimiter(delimiter),
-        None if encoding is None else check_csv_encoding(encoding),
-        line_breaks=line_breaks,
-    )
+    delimiter = None if delimiter is None else check_csv_delimiter(delimiter)
+    encoding = None if encoding is None else check_csv_encoding(encoding)
+    return CSVFormat(delimiter, encoding, line_breaks=line_breaks)
 
 
 def warn_of_multiline_option(schema: Schema) -> None:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from dpconvex.cli import output_and_errors as output
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output_and_errors import (
-    VERIFICATION,
-    check_output,
-    ledger_files,
-    output_console,
-    print_json,
-    reports_errors,
-)
 from dpconvex.cli.predict_score import ModelArgument, read_model_to_predict, refuse_to_score_intervals
 from dpconvex.cli.task_options import DatasetOption, JsonOption, RegistryOption, ReleaseOption, release_facts
 from dpconvex.inputs import InputError
 
-if TYPE_CHECKING:
-    from dpconvex.privacy.certificate import Certificate
 
-
-@reports_errors
+@output.reports_errors
 def verify(
     file: Annotated[Path, typer.Argument(help="Model file or certificate (JSON).")], json_: JsonOption = False
 ) -> None:
@@ -36,48 +26,38 @@ def verify(
     """
     if not file.is_file():
         raise InputError(f"{str(file)!r} is not a file.")
-    from dpconvex.models.model_file import ModelFileError
-    from dpconvex.privacy.certificate import CertificateError
+    from dpconvex.models.model_file import ModelFileError, parse_certificate_file, parse_model, read_model_json
+    from dpconvex.privacy.certificate import FORMAT, CertificateError
     from dpconvex.reports.summary import certificate_summary_table
 
     try:
-        kind, certificate = _read_verified_certificate(file)
+        content = read_model_json(file)
+        if content.get("format") == FORMAT:
+            kind, certificate = "certificate", parse_certificate_file(content)
+        else:
+            model = parse_model(content).estimator
+            # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
+            inner = getattr(model, "estimator_", model)
+            kind, certificate = "model" if inner is model else "model with intervals", inner.certificate_
     except (ModelFileError, CertificateError) as error:
         if json_:
-            print_json({"verified": False, "reason": str(error)})
-            raise typer.Exit(VERIFICATION) from None
+            output.print_json({"verified": False, "reason": str(error)})
+            raise typer.Exit(output.VERIFICATION) from None
         raise
     if json_:
-        plain = json.loads(certificate.to_json())
-        print_json({"verified": True, "kind": kind, "warnings": list(certificate.warnings), "certificate": plain})
+        plain, warned = json.loads(certificate.to_json()), list(certificate.warnings)
+        output.print_json({"verified": True, "kind": kind, "warnings": warned, "certificate": plain})
         return
-    screen = output_console()
+    screen = output.output_console()
     screen.print(f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green")
-    screen.print(
-        "Not checked: "
-        + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
-        + "who wrote it. This is no signature."
-    )
+    numbers = "" if kind == "certificate" else "the coefficients, which no file can prove, and "
+    screen.print(f"Not checked: {numbers}who wrote it. This is no signature.")
     screen.print(certificate_summary_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
 
 
-def _read_verified_certificate(path: Path) -> tuple[str, Certificate]:
-    """Return what kind of file is to be verified, and its certificate, or raise."""
-    from dpconvex.models.model_file import parse_certificate_file, parse_model, read_model_json
-    from dpconvex.privacy.certificate import FORMAT
-
-    content = read_model_json(path)
-    if content.get("format") == FORMAT:
-        return "certificate", parse_certificate_file(content)
-    model = parse_model(content).estimator
-    # The fit's certificate is shown: the calibration of intervals, on rows of its own, promises the same.
-    inner = getattr(model, "estimator_", model)
-    return ("model" if inner is model else "model with intervals"), inner.certificate_
-
-
-@reports_errors
+@output.reports_errors
 def report(
     model: ModelArgument,
     out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
@@ -92,10 +72,10 @@ def report(
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
     file without scripts that refers to no other file.
     """
-    inputs = {"model": model, "release file": release, **ledger_files(ledger)}
-    check_output(out, "report", inputs)
+    inputs = {"model": model, "release file": release, **output.ledger_files(ledger)}
+    output.check_output(out, "report", inputs)
     if registry is not None:
-        check_output(registry, "registry entry", {**inputs, "report": out})
+        output.check_output(registry, "registry entry", {**inputs, "report": out})
     content = read_model_to_predict(model)
     refuse_to_score_intervals(content.estimator)
     from dpconvex.reports import write_report
@@ -108,8 +88,8 @@ def report(
 
         write_registry_entry(content.estimator, registry, facts)
     if json_:
-        print_json({"report": str(out), "registry": None if registry is None else str(registry)})
+        output.print_json({"report": str(out), "registry": None if registry is None else str(registry)})
         return
-    output_console().print(f"Report written to {out}", markup=False)
+    output.output_console().print(f"Report written to {out}", markup=False)
     if registry is not None:
-        output_console().print(f"Registry entry written to {registry}", markup=False)
+        output.output_console().print(f"Registry entry written to {registry}", markup=False)

@@ -7,17 +7,13 @@ digit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpconvex.types import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class _Summed(Protocol):
-    def gram(self, multiples: Array) -> Array: ...
 
 
 def takes_sparse_blocks(function: Function) -> Function:
@@ -83,10 +79,10 @@ def _contiguous(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def block_gram(block: Array | _Summed, multiples: Array) -> Array:
+def block_gram(block: Any, multiples: Array) -> Array:
     """Return ``sum_i m_i x_i x_i^T`` of multiples that are not negative."""
     if not isinstance(block, np.ndarray):
-        return block.gram(multiples)
+        return np.asarray(block.gram(multiples))
     half = block * np.sqrt(multiples)[:, None]
     return np.asarray(half.T @ half)
 

@@ -6,8 +6,6 @@ groups, and those at the end of a block in another order: the last digit of a ro
 are. Imported lazily by the engines, because importing numba takes half a second.
 """
 
-from __future__ import annotations
-
 import math
 
 import numba
@@ -28,19 +26,9 @@ def clip_value(value: float, low: float, high: float) -> float:
 
 @numba.njit(nogil=True, cache=True)
 def map_dense_rows(
-    raw: RawRows,
-    indices: RowIndices,
-    low: Array,
-    high: Array,
-    shift: Array,
-    scale: Array,
-    lead: int,
-    row_norm: float,
-    shorten: bool,
-    by_columns: bool,
-    out: Array,
-    weights: Array,
-) -> None:
+    raw: RawRows, indices: RowIndices, low: Array, high: Array, shift: Array, scale: Array, lead: int, row_norm: float,
+    shorten: bool, by_columns: bool, out: Array, weights: Array,
+) -> None:  # fmt: skip
     """Map the rows at `indices` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
     ``out[i, lead:] = (clip(raw[indices[i]], low, high) - shift) * scale``; with ``lead = 1`` the first column is the
@@ -157,10 +145,8 @@ def scaled_dense_norms(block: Array, lead: int, centre: Array, scale: Array, out
 # Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def dense_matrix_products(block: Array, columns: Array, out: Array) -> None:
-    """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands.
-
-    Two rows and four columns at a time, so that sums stay in registers; `_PANEL` rows share what is read of `columns`.
-    """
+    """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands."""
+    # Two rows and four columns at a time, so that sums stay in registers; _PANEL rows share what is read of columns.
     rows, size, width = block.shape[0], block.shape[1], columns.shape[1]
     spare = np.empty(width)  # for the partner of a last row without one
     whole = size - size % 4
@@ -221,11 +207,9 @@ def dense_product_error(a: float, b: float, product: float) -> float:
 
 @numba.njit(nogil=True, cache=True)
 def dense_margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
-    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
-
-    Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
-    twice the digits of float64.
-    """
+    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``."""
+    # Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
+    # twice the digits of float64.
     for i in range(block.shape[0]):
         total = 0.0
         error = 0.0

@@ -52,11 +52,9 @@ class _WritableMemory:
 
 
 def writable_memory_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array of numbers as one of the type of writable arrays, without a copy.
-
-    For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
-    seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
-    """
+    """Return an array of numbers as one of the type of writable arrays, without a copy."""
+    # For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
+    # seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
     return array if array.flags.writeable else np.asarray(_WritableMemory(array))
 
 
@@ -124,17 +122,10 @@ class MemoryRows:
     """
 
     def __init__(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
-        row_map: RowMap,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-        threads: int | None = None,
-        cache: bool = True,
-        weights: Array | None = None,
+        self, X: npt.ArrayLike, y: npt.ArrayLike, row_map: RowMap, target_shift: float = 0.0, target_scale: float = 1.0,
+        threads: int | None = None, cache: bool = True, weights: Array | None = None,
         row_weights: RowWeights | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._raw = self._as_raw(X, cache)
         shape = self._raw.shape
         if len(shape) != 2 or shape[1] != row_map.n_features:
@@ -388,14 +379,11 @@ class MemoryRows:
 
     def take(self, indices: npt.NDArray[np.integer]) -> Self:
         """Return copies of the given rows in memory."""
-        return type(self)(
-            self._raw[indices if self.indices is None else self.indices[indices]],
-            self.marked_targets[indices],
-            self.row_map,
-            threads=self.threads,
-            weights=None if self._given_weights is None else self._given_weights[indices],
-            row_weights=None if self.row_weights is None else self.row_weights.take(indices),
-        )
+        raw = self._raw[indices if self.indices is None else self.indices[indices]]
+        weights = None if self._given_weights is None else self._given_weights[indices]
+        own = None if self.row_weights is None else self.row_weights.take(indices)
+        numbers: Any = {"threads": self.threads, "weights": weights, "row_weights": own}
+        return type(self)(raw, self.marked_targets[indices], self.row_map, **numbers)
 
     def take_records(self, records: RowIndices) -> Self:
         """Return the given records: rows, or all rows of people."""
@@ -504,18 +492,10 @@ class MemoryRows:
         buffer = np.empty(size + count) if buffer is None else buffer
         block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
-        map_dense_rows(
-            self._raw.T if self._by_columns else self._raw,
-            self._indices_of(rows),
-            *self.bounds_and_scales,
-            lead,
-            # Kept weights also serve the same rows without weights of their own.
-            math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm,
-            shorten,
-            self._by_columns,
-            block,
-            weights,
-        )
+        # Kept weights also serve the same rows without weights of their own.
+        norm = math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm
+        raw, indices = self._raw.T if self._by_columns else self._raw, self._indices_of(rows)
+        map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, self._by_columns, block, weights)
         if self.ignored is not None:
             ignored = self.ignored[rows]
             block[ignored, lead:] = 0.0

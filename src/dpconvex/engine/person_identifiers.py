@@ -1,7 +1,5 @@
 """Identifiers of people: columns read cell by cell, and tags of 64 bits that say which rows are of one person."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import re
@@ -24,12 +22,10 @@ _MOST_DIGITS = 600  # of a whole number: Python refuses to read longer ones
 
 
 def exact_identifiers(column: Any) -> npt.NDArray[Any]:
-    """Return a column as an array in which no value changes what another one is.
-
-    Numpy would make text of numbers next to text, and floats of whole numbers next to a missing one, which rounds those
-    beyond 2^53. So lists, and columns of other libraries that may hold missing values, become objects cell by cell.
-    Arrays, and columns of pandas with a type of numpy, are what their maker made of them.
-    """
+    """Return a column as an array in which no value changes what another one is."""
+    # Numpy would make text of numbers next to text, and floats of whole numbers next to a missing one, which rounds
+    # those beyond 2^53. So lists, and columns of other libraries that may hold missing values, become objects cell by
+    # cell. Arrays, and columns of pandas with a type of numpy, are what their maker made of them.
     if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
         kinds = set(map(type, column))
         try:  # a faster way to the same values, where all are of one kind
@@ -72,12 +68,10 @@ def _identifier_objects(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
-    """Return 64 evenly spread bits for each row's person, and `NOBODY` for rows that name nobody.
-
-    What a tag follows from is the cell's canonical form alone (`canonical_identifier`), whatever the type of its column
-    and whatever stands in other rows. Whole numbers are mixed by a bijection of 64 bits; text and longer numbers are
-    hashed. People whose tags agree, by a chance of 2^-64 for each pair, count as one and are protected together.
-    """
+    """Return 64 evenly spread bits for each row's person, and `NOBODY` for rows that name nobody."""
+    # What a tag follows from is the cell's canonical form alone (canonical_identifier), whatever the type of its column
+    # and whatever stands in other rows. Whole numbers are mixed by a bijection of 64 bits; text and longer numbers are
+    # hashed. People whose tags agree, by a chance of 2^-64 for each pair, count as one and are protected together.
     kind = identifiers.dtype.kind
     if kind in "iu":
         return _named(mix_identifier_bits(identifiers.astype(np.int64).view(np.uint64)))

@@ -27,23 +27,13 @@ _LOOKUP_ROWS = 1 << 20  # rows whose weights are looked up at a time
 class RowWeights:
     """One number per row between 0 and 1, and the people behind the rows.
 
-    Attributes
-    ----------
-    values : array of shape (n_rows,)
-        What each row counts for; those of one record sum to at most 1.
-    records : int
-        Public number of records: people, or rows where every row is a record of its own.
-    tags : array of shape (n_rows,), optional
-        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY`
-        where it names nobody. None where every row is a record of its own.
-
-    Notes
-    -----
     Privacy: values, tags and the number of rows of a person are private; `records` is public.
     """
 
-    values: Array
-    records: int
+    values: Array  # what each row counts for; those of one record sum to at most 1
+    records: int  # people, or rows where every row is a record of its own
+    # Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY` where it
+    # names nobody. None where every row is a record of its own.
     tags: Tags | None = None
 
     def take(self, rows: npt.NDArray[np.integer]) -> RowWeights:
@@ -55,21 +45,17 @@ class RowWeights:
         return RowWeights(self.values[rows], records, None if self.tags is None else self.tags[rows])
 
     def rows_in_part(self, records: int) -> RowIndices:
-        """Return which rows belong to a part of about `records` people.
-
-        Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
-        person changes what one person contributes to sums over the part.
-        """
+        """Return which rows belong to a part of about `records` people."""
+        # Whether a person is in the part follows from its tag and public numbers, never from other people: replacing
+        # one person changes what one person contributes to sums over the part.
         assert self.tags is not None, "rows that are records of their own"
         limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
         return np.flatnonzero(self.tags < limit)
 
     def _rows_by_person(self) -> tuple[RowIndices, RowIndices]:
-        """Return rows of positive weight sorted by person, and where each person's begin, with their number at the end.
-
-        As many people as there are records: those without a weight have no rows. Their order follows from their tags:
-        nothing but a uniformly random choice among all of them may use it.
-        """
+        """Return rows of positive weight sorted by person, and where each person's begin, and their number."""
+        # As many people as there are records: those without a weight have no rows. Their order follows from their tags:
+        # nothing but a uniformly random choice among all of them may use it.
         assert self.tags is not None, "rows that are records of their own"
         positive = np.flatnonzero(self.values > 0)
         order = positive[np.argsort(self.tags[positive], kind="stable")]
@@ -85,11 +71,9 @@ class RowWeights:
         return np.asarray(order[first + np.arange(counts.sum())])
 
     def one_row_each(self, people: RowIndices, generator: np.random.Generator) -> tuple[RowIndices, Array]:
-        """Return a random row of each of some people, and what it counts for: on average what all of them do.
-
-        One of the m rows of positive weight, each as likely, times m: between 0 and 1. People without one count
-        nothing.
-        """
+        """Return a random row of each of some people, and what it counts for: on average what all of them do."""
+        # One of the m rows of positive weight, each as likely, times m: between 0 and 1. People without one count
+        # nothing.
         order, starts = self._rows_by_person()
         counts = starts[people + 1] - starts[people]
         drawn = starts[people] + (generator.random(people.size) * counts).astype(np.int64)
@@ -122,10 +106,8 @@ def _concatenate_weights(parts: Sequence[Any]) -> Any:
 
 
 def round_weights_to_grid(values: Array, most_records: int) -> Array:
-    """Round weights down to a public grid on which sums of as many of them as there are records at most are exact.
-
-    A count that is a sum of such numbers has no rounding error, whatever the order of addition.
-    """
+    """Round weights down to a public grid on which sums of as many of them as there are records at most are exact."""
+    # A count that is a sum of such numbers has no rounding error, whatever the order of addition.
     bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
     rounded = np.ldexp(values, bits)
     np.floor(rounded, out=rounded)
@@ -148,10 +130,8 @@ def equal_person_weights(tags: Tags) -> tuple[int, Array]:
 
 
 def weights_limiting_rows(tags: Tags, rows: int) -> Array:
-    """Return 1 for at most so many rows of every person, and 0 for its others and for rows that name nobody.
-
-    Which ones follows from the person's tag and the order of its own rows, never from other people's.
-    """
+    """Return 1 for at most so many rows of every person, and 0 for its others and for rows that name nobody."""
+    # Which ones follows from the person's tag and the order of its own rows, never from other people's.
     order = np.argsort(tags, kind="stable")
     ordered = tags[order]
     starts = _first_of_each(ordered)

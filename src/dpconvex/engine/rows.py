@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.checks import parameter_error
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -104,9 +105,7 @@ class RowMap:
             ("influence", "'weight' or 'shorten'", self.influence in ("weight", "shorten")),
         ):
             if not right:
-                raise ValueError(
-                    f"The '{name}' parameter of RowMap must be {allowed}. Got {getattr(self, name)!r} instead."
-                )
+                raise parameter_error(name, "RowMap", allowed, repr(getattr(self, name)))
         if (self.low is None) != (self.high is None):
             raise ValueError(
                 "The 'low' and 'high' parameters of RowMap must be given together. Got only one of them instead."
@@ -127,12 +126,9 @@ class RowMap:
 
     @classmethod
     def from_bounds(
-        cls,
-        n_features: int,
-        feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None,
-        row_norm: float | None = None,
+        cls, n_features: int, feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None, row_norm: float | None = None,
         fit_intercept: bool = True,
-    ) -> RowMap:
+    ) -> RowMap:  # fmt: skip
         """Build the map of rows from public feature bounds.
 
         A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the others are centred
@@ -239,9 +235,7 @@ class RowMap:
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
+        values: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         return cls(**values)
 
 

@@ -9,8 +9,6 @@ Sums over rows keep what their additions round away (Knuth), so what a record co
 number of rows makes the rounding of others matter. Imported lazily, because importing numba takes half a second.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -65,19 +63,9 @@ def sparse_offset_kernel(columns: Columns, values: Values, low: Array, high: Arr
 
 @numba.njit(nogil=True, cache=True)
 def fill_sparse_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    values: Values,
-    indices: RowIndices,
-    low: Array,
-    high: Array,
-    shift: Array,
-    scale: Array,
-    base: Array,
-    factors: Array,
-    lead: int,
-    out: Array,
-) -> None:
+    indptr: RowIndices, columns: Columns, values: Values, indices: RowIndices, low: Array, high: Array, shift: Array,
+    scale: Array, base: Array, factors: Array, lead: int, out: Array,
+) -> None:  # fmt: skip
     """Write mapped rows with all their zeros into a block."""
     for i in range(indices.size):
         target = out[i]
@@ -97,22 +85,11 @@ def fill_sparse_kernel(
 
 @numba.njit(nogil=True, cache=True)
 def sparse_octave_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    values: Values,
-    indices: RowIndices,
-    low: Array,
-    high: Array,
-    shift: Array,
-    scale: Array,
-    factors: Array,
-    max_octave: int,
-    counts: Array,
-) -> None:
-    """Count the octaves of stored values, as `dpconvex.engine.dense_kernels.count_dense_octaves` counts those of all.
-
-    Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
-    """
+    indptr: RowIndices, columns: Columns, values: Values, indices: RowIndices, low: Array, high: Array, shift: Array,
+    scale: Array, factors: Array, max_octave: int, counts: Array,
+) -> None:  # fmt: skip
+    """Count the octaves of stored values, as `dense_kernels.count_dense_octaves` counts those of all."""
+    # Factors are 0 for ignored rows, which hold zeros in all columns, and else 1.
     most = (counts.shape[1] - 1) // 2
     one = np.zeros(1)
     bits = one.view(np.int64)
@@ -137,20 +114,12 @@ def sparse_octave_kernel(
 
 @numba.njit(nogil=True, cache=True)
 def sparse_margin_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scaled: Array,
-    start: float,
-    rest: float,
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scaled: Array, start: float, rest: float,
     margins: Array,
-) -> None:
-    """``margins[i] = start + rest + sum of c scaled`` over the stored values of a row.
-
-    ``start + rest`` is the margin of a row of zeros, all of which a row's own part may cancel. Products and additions
-    keep their errors (Dekker, Knuth), so a margin is right to its own last digits, whatever the other rows are.
-    """
+) -> None:  # fmt: skip
+    """``margins[i] = start + rest + sum of c scaled`` over the stored values of a row."""
+    # start + rest is the margin of a row of zeros, all of which a row's own part may cancel. Products and additions
+    # keep their errors (Dekker, Knuth), so a margin is right to its own last digits, whatever the other rows are.
     for i in range(indices.size):
         total, error = start, rest
         for k in range(_first_of(indptr, indices[i]), _first_of(indptr, indices[i] + 1)):
@@ -165,14 +134,9 @@ def sparse_margin_kernel(
 
 @numba.njit(nogil=True, cache=True)
 def sparse_combine_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    multiples: Array,
-    totals: Array,
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, multiples: Array, totals: Array,
     errors: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Add ``multiples_i c_ij`` to the unevaluated sums ``totals_j + errors_j``."""
     for i in range(indices.size):
         multiple = multiples[i]
@@ -190,10 +154,8 @@ def sparse_combine_kernel(
 def _sparse_squared_norm(
     indptr: RowIndices, columns: Columns, offsets: Array, row: int, scale: Array, lengths: Array, base: Array
 ) -> tuple[float, float]:
-    """Return ``sum_j lengths_j^2 (x_j^2 - base_j^2)`` over stored values, and the size of what it is a difference of.
-
-    Numbers are stretched before they are squared, in this order: a square alone may be too small for a number.
-    """
+    """Return ``sum_j lengths_j^2 (x_j^2 - base_j^2)`` over stored values, and the size of its terms."""
+    # Numbers are stretched before they are squared, in this order: a square alone may be too small for a number.
     total = size = 0.0
     for k in range(_first_of(indptr, row), _first_of(indptr, row + 1)):
         j = columns[k]
@@ -209,16 +171,9 @@ def _sparse_squared_norm(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def sparse_shortening_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scale: Array,
-    base: Array,
-    base_square: float,
-    row_norm: float,
-    factors: Array,
-) -> None:
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, base: Array,
+    base_square: float, row_norm: float, factors: Array,
+) -> None:  # fmt: skip
     """``factors[i] = min(1, row_norm / ||x_i||)``, the norm raised by a bound of what rounding took."""
     ones = np.ones(scale.size)
     for i in range(indices.size):
@@ -231,17 +186,9 @@ def sparse_shortening_kernel(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def sparse_diagonal_lengths(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scale: Array,
-    diagonal: Array,
-    base: Array,
-    start: float,
-    rounding: float,
-    lengths: Array,
-) -> None:
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, diagonal: Array,
+    base: Array, start: float, rounding: float, lengths: Array,
+) -> None:  # fmt: skip
     """``lengths_i >= sqrt(start + sum_j diagonal_j^2 (x_j^2 - base_j^2))``, `start` is what a row of zeros has."""
     for i in range(indices.size):
         total, size = _sparse_squared_norm(indptr, columns, offsets, indices[i], scale, diagonal, base)
@@ -288,20 +235,11 @@ def _sparse_tile_columns(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def sparse_quadratic_lengths(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scale: Array,
-    square: Array,
-    norms: Array,
-    rounding: float,
-    lengths: Array,
-) -> None:
-    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms of M's columns.
-
-    ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| norms_j)^2``: that is added.
-    """
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, square: Array,
+    norms: Array, rounding: float, lengths: Array,
+) -> None:  # fmt: skip
+    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms of M's columns."""
+    # q = sum_jk S_jk d_j d_k with d_0 = 1 errs by at most rounding (sum_j |d_j| norms_j)^2: that is added.
     width = square.shape[0]
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):
@@ -334,19 +272,11 @@ def sparse_quadratic_lengths(
 
 @numba.njit(nogil=True, cache=True)
 def sparse_moment_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scale: Array,
-    factors: Array,
-    totals: Array,
-    errors: Array,
-) -> None:
-    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
-
-    Every product is a number of its record alone, and its rounding is no other record's.
-    """
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, factors: Array,
+    totals: Array, errors: Array,
+) -> None:  # fmt: skip
+    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the sum ``totals + errors``."""
+    # Every product is a number of its record alone, and its rounding is no other record's.
     width = totals.shape[0]
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, indices.size, _TILE):
@@ -378,15 +308,9 @@ def sparse_moment_kernel(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def sparse_gram_kernel(
-    indptr: RowIndices,
-    columns: Columns,
-    offsets: Array,
-    indices: RowIndices,
-    scale: Array,
-    factors: Array,
-    multiples: Array,
-    totals: Array,
-) -> None:
+    indptr: RowIndices, columns: Columns, offsets: Array, indices: RowIndices, scale: Array, factors: Array,
+    multiples: Array, totals: Array,
+) -> None:  # fmt: skip
     """Add ``m_i a a^T`` with ``a = (1, f_i, f_i d)``, on and below the diagonal."""
     moved, where = np.empty(totals.shape[0]), np.empty(totals.shape[0], dtype=np.uint64)
     where[0], where[1] = 0, 1

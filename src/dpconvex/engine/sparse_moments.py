@@ -39,10 +39,8 @@ def _split_halves(values: Array) -> tuple[Array, Array]:
 
 
 def affine_moment_map(matrix: Array, lead: int, base: Array) -> tuple[Array, Array]:
-    """Return ``M'`` with ``M (1, base + d) = M' (1, d)``, and its columns' norms before anything cancels, rounded up.
-
-    Without `lead`, where M has no column for a constant, a row ``(1, 0)`` stands in front of M'. Empty `base` is 0.
-    """
+    """Return ``M'`` with ``M (1, base + d) = M' (1, d)``, and columns' norms before anything cancels, rounded up."""
+    # Without lead, where M has no column for a constant, a row (1, 0) stands in front of M'. Empty base is 0.
     slopes = matrix[:, lead:]
     base = base if base.size else np.zeros(slopes.shape[1])
     constant = matrix[:, 0] if lead else np.zeros(len(matrix))
@@ -71,41 +69,32 @@ class MomentSums:
         return self
 
     def mapped(self, matrix: Array, n_rows: int) -> Array:
-        """Return the mapped second moments ``sum f^2 (M x~) (M x~)^T``, M a matrix or its diagonal.
-
-        To the digits that a sum of so many vectors of length 1 would have.
-        """
+        """Return the mapped second moments ``sum f^2 (M x~) (M x~)^T``, M a matrix or its diagonal."""
+        # To the digits that a sum of so many vectors of length 1 would have.
         high, low = (np.tril(part) + np.tril(part, -1).T for part in (self.high, self.low))
         if matrix.ndim == 1 and not self.base.size:
             first = 1 - self.lead
             return np.asarray((high + low)[first:, first:] * matrix * matrix[:, None])
         full = np.diag(matrix) if matrix.ndim == 1 else matrix
         mapped, _ = affine_moment_map(full, self.lead, self.base)
+        mapped = mapped[1 - self.lead :]
+        # M G M^T with an error of at most so much in Frobenius norm; powers of 2 give columns of M a norm of about 1.
         allowed = n_rows * most_summation_additions(n_rows, len(matrix)) * 2.0**-53
-        return _moment_congruence(mapped[1 - self.lead :], high, low, allowed)
-
-
-def _moment_congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
-    """Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
-
-    G is scaled by powers of 2 so that columns of M have norm about 1.
-    """
-    norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
-    unit = 2.0 ** np.round(np.log2(norms))
-    scaled, outer = matrix / unit, unit * unit[:, None]
-    right, rest = _moment_product(high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled))))
-    found, lost = _moment_product(right.T, rest.T, scaled.T, allowed / 2)
-    found = found + lost
-    return np.asarray((found + found.T) / 2)
+        norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", mapped, mapped)), 1e-280)
+        unit = 2.0 ** np.round(np.log2(norms))
+        scaled, outer = mapped / unit, unit * unit[:, None]
+        half = allowed / (2 * float(np.linalg.norm(scaled)))
+        right, rest = _moment_product(high * outer, low * outer, scaled.T, half)
+        found, lost = _moment_product(right.T, rest.T, scaled.T, allowed / 2)
+        found = found + lost
+        return np.asarray((found + found.T) / 2)
 
 
 def _moment_product(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
-    """Return ``(left + left_low) @ right`` as an unevaluated sum, with an error of at most `allowed` in Frobenius norm.
-
-    Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme):
-    ``L R = sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R``, ``R^{(k)}`` what k slices leave. The
-    first sum is computed, with so many slices that the norms of the rest allow to leave it out.
-    """
+    """Return ``(left + left_low) @ right`` as an unevaluated sum that errs by `allowed` at most (Frobenius)."""
+    # Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme): L R =
+    # sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R, R^{(k)} what k slices leave. The first sum is
+    # computed, with so many slices that the norms of the rest allow to leave it out.
     left, left_low = exact_moment_sums(left, left_low)
     for most in (4, 8, 16):
         width = (53 - math.ceil(math.log2(most * left.shape[1]))) // 2

@@ -34,19 +34,11 @@ _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many
 
 @dataclass(frozen=True, eq=False)
 class NonZeroRows:
-    """Rows by their non-zeros, sorted by column, every column once.
+    """Rows by their non-zeros, sorted by column, every column once."""
 
-    Attributes
-    ----------
-    indptr, columns, values : array
-        Where each row begins among the values, the columns of these and the values themselves, float32 or float64.
-    shape : tuple of int
-        Number of rows and of columns.
-    """
-
-    indptr: RowIndices
+    indptr: RowIndices  # where each row begins among the values
     columns: npt.NDArray[np.uint32]
-    values: npt.NDArray[Any]
+    values: npt.NDArray[Any]  # float32 or float64
     shape: tuple[int, int]
     ndim = 2
 
@@ -114,12 +106,8 @@ def stack_sparse_rows(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
     parts = [part if isinstance(part, NonZeroRows) else NonZeroRows.of(csr_array(part)) for part in parts]
     counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    return NonZeroRows(
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([part.columns for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        (len(counts), parts[0].shape[1]),
-    )
+    columns, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("columns", "values"))
+    return NonZeroRows(np.concatenate([[0], np.cumsum(counts)]), columns, values, (len(counts), parts[0].shape[1]))
 
 
 def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
@@ -142,17 +130,9 @@ class SparseRows(MemoryRows):
 
     A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
     the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
-    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
+    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros. X may be of
+    any sparse format; entries of one row and column are added up.
 
-    Parameters
-    ----------
-    X : sparse matrix or array of scipy, or NonZeroRows
-        Of any format; entries of one row and column are added up.
-    y, row_map, target_shift, target_scale, threads, cache, weights
-        As for `MemoryRows`.
-
-    Notes
-    -----
     Privacy: sums of multiples of rows err less than those of `MemoryRows`. What a record contributes,
     ``m f base_j + fl(m f c_j) scale_j``, is computed from the record alone, and what additions lose is kept, so that a
     sum errs by the roundings of its result and of at most 12 additions of parts, whatever the number of rows.
@@ -183,10 +163,8 @@ class SparseRows(MemoryRows):
         return NonZeroRows.of(X)
 
     def _sparse_offsets(self, zero: Array) -> tuple[RowIndices, npt.NDArray[np.uint32], Array]:
-        """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64.
-
-        Another type would be another compiled kernel: it must not follow from whether some record is clipped.
-        """
+        """Return the sparse rows with ``clip(value) - clip(0)`` in place of values, always float64."""
+        # Another type would be another compiled kernel: it must not follow from whether some record is clipped.
         from dpconvex.engine.sparse_kernels import sparse_offset_kernel
 
         indptr, columns, values = self._raw.parts
@@ -373,11 +351,9 @@ class SparseRows(MemoryRows):
         return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 
     def lengths(self, matrix: Array) -> Array:
-        """Bound ``||M x~_i||`` of sparse rows from above, with 1 for the constant if rows have none; inf for weight 0.
-
-        ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``, M a matrix or its diagonal. Its rounding
-        error is at most ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
-        """
+        """Bound ``||M x~_i||`` from above, with 1 for the constant if rows have none; inf for weight 0."""
+        # x^T S x + 2 c^T S x + c^T S c by non-zeros, with S = M^T M, M a matrix or its diagonal. Its rounding error is
+        # at most (5 dim + 64) u (sum_j |x_j| ||M_j||)^2, which is added.
         from dpconvex.engine.sparse_kernels import sparse_diagonal_lengths, sparse_quadratic_lengths
 
         self._require_weights()

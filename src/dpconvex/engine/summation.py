@@ -4,8 +4,6 @@ Both follow from the shape of the data alone: results are bitwise the same for e
 passes through more additions than `most_summation_additions` says, on which bounds on rounding rest.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 
@@ -44,10 +42,8 @@ def summation_additions(n_rows: int, dim: int) -> int:
 
 
 def most_summation_additions(n_rows: int, dim: int) -> int:
-    """Return a bound on the same for this many rows in memory, or in partitions of any sizes.
-
-    A partition's blocks, blocks in a run and runs; then groups of partitions.
-    """
+    """Return a bound on the same for this many rows in memory, or in partitions of any sizes."""
+    # A partition's blocks, blocks in a run and runs; then groups of partitions.
     return min(n_rows, block_rows(dim)) + _SPARE + 2 * sum_depth(n_rows) + 4
 
 

@@ -39,17 +39,10 @@ RARE_STRETCH = 1.5  # with intervals: largest norm of a rare column's values, ov
 # moments), [0.999, 1.002] location (labels, octaves, targets), [1.003, 0.999] residuals and margins.
 COUNT_SHARE = 0.01
 SHARES = {
-    "mass": COUNT_SHARE,
-    "columns": 0.03,
-    "lengths": 0.015,
-    "moments": 0.10,
-    "labels": 0.04,
-    "octaves": 0.01,
-    "targets": 0.04,
-    "residuals": 0.05,
+    "mass": COUNT_SHARE, "columns": 0.03, "lengths": 0.015, "moments": 0.10, "labels": 0.04, "octaves": 0.01,
+    "targets": 0.04, "residuals": 0.05, "margins": 0.05,
     "limits": 6 * COUNT_SHARE,  # a column that the spread is tied to is covered 91 times of 100 (with 2: 70)
-    "margins": 0.05,
-}
+}  # fmt: skip
 SMALL_BUDGET_RECORDS = 80.0  # at which the search for a constant takes a fifth of the budget [0.995, 1.010]
 COARSE_GEOMETRY_RECORDS = 15.0  # per coefficient: below, geometry takes half as much again (without 1.010)
 ROUGH_SHARE = 0.45  # share of the gradients that rough rounds take, where there are any [0.999, 1.010]

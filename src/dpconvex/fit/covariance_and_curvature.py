@@ -11,8 +11,6 @@ Records with weights ``v_i`` that share a person: by Jensen's inequality, with `
 over people that clustered standard errors need.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -49,12 +47,10 @@ def james_stein(noise: float, square: float) -> float:
 def denoise_covariance(
     spread: Array, std: float, usual: tuple[float, float] | None = None
 ) -> tuple[Array, CovarianceNoise]:
-    """Return covariances shrunk to 0, and variances to their mean, as far as noise explains them; and the noise left.
-
-    ``usual`` is the prior mean and standard deviation of the mean variance. Noise has the variance ``std^2`` on the
-    diagonal and half of it beside it. Covariances are shrunk eigenvalue by eigenvalue: one factor that many columns
-    share stands out of noise that would drown their sum of squares.
-    """
+    """Return covariances shrunk to 0 and variances to their mean as far as noise explains them; and the noise left."""
+    # usual is the prior mean and standard deviation of the mean variance. Noise has the variance std^2 on the diagonal
+    # and half of it beside it. Covariances are shrunk eigenvalue by eigenvalue: one factor that many columns share
+    # stands out of noise that would drown their sum of squares.
     size, variances = len(spread), np.diagonal(spread)
     apart = variances - variances.mean()
     factor = james_stein((size - 1) * std**2, float(apart @ apart))
@@ -70,12 +66,10 @@ def denoise_covariance(
 
 
 def _denoise_covariance_spectrum(values: Array, std: float) -> Array:
-    r"""Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries.
-
-    Noise drives eigenvalues apart: ``v_i`` by ``std^2 / 2 sum_j 1 / (v_i - v_j)``. Twice as much is taken back, which
-    is right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters
-    2016); in two dimensions it is what James and Stein shrink by.
-    """
+    """Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries."""
+    # Noise drives eigenvalues apart: v_i by std^2 / 2 sum_j 1 / (v_i - v_j). Twice as much is taken back, which is
+    # right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters 2016);
+    # in two dimensions it is what James and Stein shrink by.
     gaps = values[:, None] - values
     pushed = gaps / (gaps**2 + std**2 / 2 + 1e-300)
     found = values - std**2 * pushed.sum(axis=1)
@@ -91,10 +85,8 @@ def _denoise_covariance_spectrum(values: Array, std: float) -> Array:
 
 
 def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:
-    """Return a released curvature shrunk to the expected one as far as noise explains the gap; and the noise left.
-
-    Noise has the variance ``std^2`` on the diagonal and half of it beside it, in sum ``std^2 k (k + 1) / 2``.
-    """
+    """Return a released curvature shrunk to the expected one as far as noise explains the gap; and the noise left."""
+    # Noise has the variance std^2 on the diagonal and half of it beside it, in sum std^2 k (k + 1) / 2.
     size = len(matrix)
     apart = matrix - expected
     factor = james_stein(std**2 * size * (size + 1) / 2, float(np.square(apart).sum()))
@@ -130,10 +122,8 @@ def curvature_variances(variance: Array, directions: Array) -> Array:
 
 
 def raise_curvature(curvature: Array, variance: Array, stds: float = constants.EIGENVALUE_STDS) -> tuple[Array, ...]:
-    """Return eigenvalues of a curvature raised to so many standard deviations, their variances, and eigenvectors.
-
-    The least eigenvalue is a hundredth of the mean.
-    """
+    """Return eigenvalues of a curvature raised to so many standard deviations, their variances, and eigenvectors."""
+    # The least eigenvalue is a hundredth of the mean.
     values, vectors = np.linalg.eigh(curvature)
     variances = curvature_variances(variance, vectors)
     least = constants.MIN_CURVATURE_EIGENVALUE * max(float(values.mean()), 1e-300)
@@ -147,11 +137,9 @@ def conservative_inverse_curvature(curvature: Array, variance: Array) -> Array:
 
 
 def denoise_scores(scores: Array, std: float, curvature: Array, height: float | None = None) -> Array:
-    """Return released second moments of scores, shrunk to a multiple of the curvature as far as noise explains the gap.
-
-    They are proportional where all records err alike; ``height`` is the expected factor. Noise leaves no direction of a
-    negative variance.
-    """
+    """Return released moments of scores, shrunk to a multiple of the curvature as far as noise explains the gap."""
+    # They are proportional where all records err alike; height is the expected factor. Noise leaves no direction of a
+    # negative variance.
     size, trace = len(scores), float(np.trace(curvature))
     usual = None if height is None else (0.0, constants.SCORE_PRIOR_STD * height * trace / size)
     if height is None:

@@ -9,8 +9,6 @@ effective number per coefficient. Where it is small, most of the budget goes to 
 is large, clips grow and curvature is released, so that the fit is consistent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,50 +28,25 @@ from dpconvex.privacy.guarantees import Guarantee
 class FitConfig:
     """Public choices of a run, which its certificate states.
 
-    Attributes
-    ----------
-    records_per_coefficient : float
-        ``n mu / dimension``, the effective number of records, for each quantile level.
-    clip, late_clip : float
-        Largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm; the same in rounds
-        with released curvature. With intervals of least squares the second is for matrices alone: late gradients limit
-        the product of residual and row, so that long rows, such as those of rare flags, keep their weight.
-    width : float
-        Largest residual of least squares, or slope of a rate, in units of its scale; 1 for other losses.
-    eigenvalue_floor : float
-        Least eigenvalue of the second moments, in units of the noise's spectral norm.
-    radius_multiple : float
-        Norm that rows are clipped to for second moments, in units of a quantile of their norms.
-    max_octaves : int
-        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
-    geometry_rows, early_rows : int or None
-        Number of rows that geometry and early rounds use; None for all.
-    ranking, raw_target, inference : bool
-        Whether only the order of margins matters; whether the target has no public bounds; whether the run pays for
-        confidence intervals, so that nothing is shrunk.
-    levels : tuple of float
-        Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
-    targets : int
-        Number of targets: 1, or as many as there are levels.
-    smooth : tuple of (int, int, float)
-        Penalised curves: first column, number of columns, and the strength with which second differences count.
+    With intervals of least squares ``late_clip`` is for matrices alone: late gradients limit the product of residual
+    and row, so that long rows, such as those of rare flags, keep their weight.
     """
 
-    records_per_coefficient: float
-    clip: float = 1.0
-    late_clip: float = 1.0
-    width: float = 1.0
-    eigenvalue_floor: float = 0.5
-    radius_multiple: float = 1.1
-    max_octaves: int = 0
-    geometry_rows: int | None = None
-    early_rows: int | None = None
-    ranking: bool = False
-    raw_target: bool = False
-    inference: bool = False
-    levels: tuple[float, ...] = ()
-    targets: int = 1
-    smooth: tuple[tuple[int, int, float], ...] = ()
+    records_per_coefficient: float  # n mu / dimension, the effective number of records, for each quantile level
+    clip: float = 1.0  # largest norm of a weighted row, or of a gradient of slope 1, in units of the median row norm
+    late_clip: float = 1.0  # the same in rounds with released curvature
+    width: float = 1.0  # largest residual of least squares, or slope of a rate, in units of its scale; 1 for others
+    eigenvalue_floor: float = 0.5  # least eigenvalue of the second moments, in units of the noise's spectral norm
+    radius_multiple: float = 1.1  # clip of rows for second moments, in units of a quantile of their norms
+    max_octaves: int = 0  # octaves above 1 that columns may reach: more than 0 where no bounds of columns are public
+    geometry_rows: int | None = None  # number of rows that geometry uses; None for all
+    early_rows: int | None = None  # the same of early rounds
+    ranking: bool = False  # whether only the order of margins matters
+    raw_target: bool = False  # whether the target has no public bounds
+    inference: bool = False  # whether the run pays for confidence intervals, so that nothing is shrunk
+    levels: tuple[float, ...] = ()  # of several quantiles that one run finds; of a single one it is the loss's
+    targets: int = 1  # or as many as there are levels
+    smooth: tuple[tuple[int, int, float], ...] = ()  # penalised curves: first column, number of columns, strength
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -118,10 +91,8 @@ class FitPlan:
 
     def terms(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
         """Return the noise of every release of a run that may spend ``mu``."""
-        return {
-            name: query.term(bounds, mu * math.sqrt(self.shares[name]), number)
-            for name, (query, number) in self.queries.items()
-        }
+        parts = {name: mu * math.sqrt(share) for name, share in self.shares.items()}
+        return {name: query.term(bounds, parts[name], number) for name, (query, number) in self.queries.items()}
 
 
 def planned_mu(guarantee: Guarantee, owner: str) -> float:
@@ -145,10 +116,8 @@ def fit_kind_of_loss(loss: DescribableLoss) -> str:
 
 
 def planned_quantile_level(loss: DescribableLoss) -> float:
-    """Return the quantile level that a fit plan aims at, ``high / (high - low)`` of a loss's slopes, or 1/2.
-
-    One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
-    """
+    """Return the quantile level that a fit plan aims at, ``high / (high - low)`` of a loss's slopes, or 1/2."""
+    # One-sided losses, which only a bound on the coefficients keeps finite, have a level near 0 or 1.
     if fit_kind_of_loss(loss) in ("margin", "several", "squares", "rate"):
         return 0.5
     low, high = loss.slope_range
@@ -156,10 +125,8 @@ def planned_quantile_level(loss: DescribableLoss) -> float:
 
 
 def planned_mass_share(size: float) -> float:
-    """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``.
-
-    All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
-    """
+    """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``."""
+    # All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
     return max(constants.COUNT_SHARE, min(0.25, (50 / size) ** 2))
 
 
@@ -167,6 +134,11 @@ def max_column_octaves(bounds: LinearRecord) -> int:
     """Return the number of octaves above 1 that the columns of bounded rows may reach: 0 with public bounds."""
     most = bounds.max_norm / math.sqrt(bounds.n_features)
     return max(0, math.ceil(math.log2(most * (1 - 1e-9))))
+
+
+def column_octaves(max_octaves: int) -> int:
+    """Return the number of octaves that are counted on either side of 0: down to 2^-16, or as far down as up."""
+    return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
 
 
 def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
@@ -199,15 +171,8 @@ def _plan_budget_shares(bounds: LinearBounds, config: FitConfig, size: float) ->
     """Return planned shares of all but gradients: geometry, location, and histograms of margins or residuals."""
     kind = fit_kind_of_loss(bounds.loss)
     constant_weight = small_budget_weight(size / constants.RATE_RECORDS if kind == "rate" else size)
-    names = {
-        "margin": ["labels", "margins"],
-        "several": ["labels"],
-        "quantile": ["octaves", "targets", "residuals"],
-        "squares": ["octaves", "targets", "residuals"],
-        "rate": ["octaves", "targets", "residuals"],
-        "smooth": ["octaves", "targets"],
-    }[kind]
-    names = ["columns", "lengths", "moments", *names]
+    own = {"margin": ["labels", "margins"], "several": ["labels"], "smooth": ["octaves", "targets"]}
+    names = ["columns", "lengths", "moments", *own.get(kind, ["octaves", "targets", "residuals"])]
     if config.inference and kind == "squares":
         names.append("limits")
     if bounds.n_features > constants.MAX_WHITENED_COLUMNS:
@@ -270,11 +235,9 @@ def _plan_gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, 
 
 
 def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise], bounds: LinearBounds) -> float:
-    """Return the planned noise of all fine and late gradients combined, per coordinate of the mean white gradient.
-
-    It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
-    gradients. Levels of one target share half of their gradients.
-    """
+    """Return the planned noise of all fine and late gradients combined, per coordinate of the mean white gradient."""
+    # It is that of one Gaussian release with their whole share, whatever the number of rounds. Weights of rows reduce
+    # gradients. Levels of one target share half of their gradients.
     each = math.sqrt(config.targets) * (config.fits / config.targets) ** 0.25
     weight = 1.0 if fit_kind_of_loss(bounds.loss) in ("margin", "several") else min(1.0, config.clip)
     precision = 0.0
@@ -303,30 +266,18 @@ def _plan_fit_config(
         late_clip = constants.INFERENCE_RADIUS * math.sqrt(1 + records / constants.INFERENCE_RADIUS_RECORDS)
     geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
-        records_per_coefficient=records,
-        clip=clip,
-        late_clip=late_clip,
-        width=width,
-        eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
-        radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
-        max_octaves=max_column_octaves(bounds),
-        geometry_rows=geometry_rows,
-        early_rows=early_rows,
-        ranking=settings.get("ranking", False),
-        raw_target=settings.get("raw_target", False),
-        inference=inference,
-        levels=tuple(levels),
-        targets=targets,
-        smooth=tuple(settings.get("smooth", ())),
-    )
+        records_per_coefficient=records, clip=clip, late_clip=late_clip, width=width,
+        eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records), radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
+        max_octaves=max_column_octaves(bounds), geometry_rows=geometry_rows, early_rows=early_rows,
+        ranking=settings.get("ranking", False), raw_target=settings.get("raw_target", False), inference=inference,
+        levels=tuple(levels), targets=targets, smooth=tuple(settings.get("smooth", ())),
+    )  # fmt: skip
 
 
 def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
-    """Return all queries that a fit plan makes, and their number of releases.
-
-    A gradient is a slope times a row of at most ``clip`` median row norms; curvature is second moments of vectors of
-    norm at most 1.
-    """
+    """Return all queries that a fit plan makes, and their number of releases."""
+    # A gradient is a slope times a row of at most clip median row norms; curvature is second moments of vectors of norm
+    # at most 1.
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
     kind, fits, targets = fit_kind_of_loss(bounds.loss), config.fits, config.targets
     slope = config.width if kind in ("squares", "rate") else float(bounds.loss.lipschitz)
@@ -343,22 +294,18 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
         rounds = constants.INFERENCE_ROUNDS, constants.INFERENCE_CURVATURES
         if kind == "squares":  # residual times row is limited as one
             rounds, histograms, late_clip = (constants.INFERENCE_ROUNDS, 1), 2, 1.0
-    octaves = config.max_octaves + max(constants.COLUMN_OCTAVES, config.max_octaves)
     moments, labels, vector = Query.moments(size), count, size
     if kind == "several":
         loss = cast(SeveralMarginLoss, bounds.loss)
         labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
         rounds = constants.JOINT_ROUNDS, 0
-    residuals = (count, counts)
+    residuals, lengths = (count, counts), Query.histograms(len(constants.LENGTH_EDGES) + 1)
     if kind in ("squares", "rate"):
         residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
-        "columns": (Query.histograms(2 * octaves + 1, columns), 1),
-        "lengths": (
-            Query.histograms(len(constants.LENGTH_EDGES) + 1),
-            1 if columns > constants.MAX_WHITENED_COLUMNS else 2,
-        ),
+        "columns": (Query.histograms(2 * column_octaves(config.max_octaves) + 1, columns), 1),
+        "lengths": (lengths, 1 if columns > constants.MAX_WHITENED_COLUMNS else 2),
         "moments": (moments, 1),
         "labels": (labels, 1),
         "octaves": (Query.histograms(constants.TARGET_BINS), targets),
@@ -376,12 +323,10 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
 
 
 def _plan_subset_sizes(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
-    """Return the number of rows that geometry and early gradients use; None for all of them.
-
-    A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is added
-    to sums, so fewer rows mean more noise per row: geometry uses more rows where coefficients are many, and early
-    rounds as many as keep their noise below the sampling error of a fit of all rows.
-    """
+    """Return the number of rows that geometry and early gradients use; None for all of them."""
+    # A part of the rows is a public choice only where their number is public. Small tables are used whole. Noise is
+    # added to sums, so fewer rows mean more noise per row: geometry uses more rows where coefficients are many, and
+    # early rounds as many as keep their noise below the sampling error of a fit of all rows.
     n, dimension = bounds.n_samples, bounds.dimension
     if bounds.neighbors != "replace_one":
         return None, None

@@ -6,8 +6,6 @@ whitens the rows. Eigenvalues below the noise are raised to it, so that directio
 A row's norm includes the constant: most rows of a table of rare flags are zeros, and they are records like others.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -22,34 +20,23 @@ from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit import constants
 from dpconvex.fit.covariance_and_curvature import denoise_covariance
-from dpconvex.fit.fit_plan import FitConfig
+from dpconvex.fit.fit_plan import FitConfig, column_octaves
 from dpconvex.types import Array
 
 
 @dataclass(frozen=True)
 class RowGeometry(Coordinates):
-    """Released coordinates, the median norm of rows in them, and the second moment of each coordinate.
+    """Released coordinates, the median norm of rows in them, and the second moment of each coordinate."""
 
-    Attributes
-    ----------
-    median_row_norm : float
-        Released, with the constant included: the unit of clips.
-    moments : array of shape (dimension,)
-        Estimated second moment of each coordinate; below 1 where an eigenvalue was raised.
-    moment_noise_std : array of shape (dimension,)
-        Standard deviation of the noise that is left in the moments.
-    most_variance, unseen_value : array of shape (columns,)
-        For intervals: variance that histograms leave to each column, before coordinates, infinite unless they show 0
-        alone; and the size of other values there.
-    prior_moments : array of shape (columns,)
-        Second moment that a weak prior gives to columns of which histograms show 0 alone; 0 for others.
-    """
-
-    median_row_norm: float = 1.0
+    median_row_norm: float = 1.0  # released, with the constant included: the unit of clips
+    # Estimated second moment of each coordinate, below 1 where an eigenvalue was raised, and the noise left in it.
     moments: Array = field(default_factory=lambda: np.ones(1))
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
+    # For intervals: variance that histograms leave to each column, before coordinates, infinite unless they show 0
+    # alone; and the size of other values there.
     most_variance: Array = field(default_factory=lambda: np.full(1, np.inf))
     unseen_value: Array = field(default_factory=lambda: np.zeros(1))
+    # Second moment that a weak prior gives to columns of which histograms show 0 alone; 0 for others.
     prior_moments: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
@@ -66,10 +53,8 @@ class RowGeometry(Coordinates):
 
 
 def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
-    """Return released coordinates; ``mass`` is the total weight of all records, public or released.
-
-    The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
-    """
+    """Return released coordinates; ``mass`` is the total weight of all records, public or released."""
+    # The certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
     bounds, terms = rows.bounds, rows.terms
     lead, dimension = int(bounds.fit_intercept), bounds.dimension
     if config.geometry_rows is not None:  # which rows depends on their public number alone
@@ -89,13 +74,10 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
         found = _geometry_norm_quantile(rows, RowGeometry(stretches, lead), 0.5, expected, mass)
         spread = math.sqrt(max(found**2 - 1, 1.0))
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        return RowGeometry(
-            np.concatenate([np.ones(lead), stretches[lead:] / spread]),
-            lead,
-            median_row_norm=math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread),
-            moments=moments,
-            moment_noise_std=np.zeros(dimension),
-        )
+        matrix = np.concatenate([np.ones(lead), stretches[lead:] / spread])
+        median = math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread)
+        noiseless = np.zeros(dimension)
+        return RowGeometry(matrix, lead, median_row_norm=median, moments=moments, moment_noise_std=noiseless)
     stretchable = np.where(columns.rare, stretches[lead:], limit * widest)
     most = largest_query_cancellation(bounds)
     matrix = np.diag(stretches)
@@ -133,33 +115,16 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
     )  # fmt: skip
 
 
-def column_octaves(max_octaves: int) -> int:
-    """Return the number of octaves that are counted on either side of 0: down to 2^-16, or as far down as up."""
-    return max_octaves + max(constants.COLUMN_OCTAVES, max_octaves)
-
-
 class ColumnUnits(NamedTuple):
-    """What histograms tell of the geometry of columns.
-
-    Attributes
-    ----------
-    units, centres, spreads : array of shape (columns,)
-        Unit and centre of every column, and its standard deviation in this unit.
-    rare : array of shape (columns,)
-        Whether values would be too long in units of the standard deviation, so that the unit is larger.
-    outermost : array of shape (columns,)
-        Largest size that values may have of which a histogram shows none but 0; 0 for other columns.
-    most_variance, unseen_values : array of shape (columns,)
-        For intervals, of the same columns: the most variance that is likely, else infinite; the size of such values.
-    """
+    """What histograms tell of the geometry of columns."""
 
     units: Array
     centres: Array
-    spreads: Array
-    rare: NDArray[np.bool_]
-    outermost: Array
-    most_variance: Array
-    unseen_values: Array
+    spreads: Array  # standard deviations in units
+    rare: NDArray[np.bool_]  # whether values would be too long in units of the deviation, so that the unit is larger
+    outermost: Array  # largest size that values may have of which a histogram shows none but 0; 0 for other columns
+    most_variance: Array  # for intervals, of the same columns: the most that is likely, else infinite
+    unseen_values: Array  # and the size of such values
 
 
 def _column_geometry_units(
@@ -246,11 +211,9 @@ def _geometry_moments(
 
 
 def _is_spread(counts: Array, law: Array, std: float, mass: float) -> NDArray[np.bool_]:
-    """Return which columns have values other than 0 that far more likely follow a law than have all one octave.
-
-    Under either, an unknown share of the records has other values than 0. How many columns follow the law is learnt
-    from all of them.
-    """
+    """Return which columns have values other than 0 that far more likely follow a law than have all one octave."""
+    # Under either, an unknown share of the records has other values than 0. How many columns follow the law is learnt
+    # from all of them.
     centre = counts.shape[1] // 2
     law = np.where(np.arange(law.size) == centre, 0.0, law)
     laws = np.vstack([law / law.sum(), np.delete(np.eye(law.size), centre, axis=0)])
@@ -322,9 +285,5 @@ def _whiten_geometry(
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     left = np.clip(values / raised, 1e-3, 1.5)
     noise_std = np.sqrt(noise.along(vectors)) / raised
-    return RowGeometry(
-        step @ frame.matrix,
-        lead,
-        moments=np.concatenate([np.ones(lead), left]),
-        moment_noise_std=np.concatenate([np.zeros(lead), noise_std]),
-    )
+    moments, noise_stds = np.concatenate([np.ones(lead), left]), np.concatenate([np.zeros(lead), noise_std])
+    return RowGeometry(step @ frame.matrix, lead, moments=moments, moment_noise_std=noise_stds)

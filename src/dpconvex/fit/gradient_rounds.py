@@ -5,8 +5,6 @@ many, divide them by a curvature that is released at the same point; their resul
 rounds, so that they refine the fit as far as their noise allows. With intervals the late rounds are the estimate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,13 +14,7 @@ import numpy as np
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor
 from dpconvex.fit import constants
-from dpconvex.fit.covariance_and_curvature import (
-    combine_curvatures,
-    conservative_inverse_curvature,
-    denoise_curvature,
-    denoise_scores,
-    raise_curvature,
-)
+from dpconvex.fit import covariance_and_curvature as curvatures
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
 from dpconvex.fit.geometry import RowGeometry
 from dpconvex.fit.posterior import (
@@ -84,20 +76,10 @@ class GradientRounds:
     ) -> PosteriorEstimate:  # fmt: skip
         """Release gradients of the term `name`, each at the posterior mean of the minimiser, and return the posterior.
 
-        Parameters
-        ----------
-        start, lead_variance : array and float
-            A constant, to which coefficients are shrunk, and the variance of its intercept.
-        earlier : tuple, optional
-            Mean, variance and drift of earlier rounds: see :meth:`NewtonPosterior.remember`.
-        at : array, optional
-            First point; the start by default.
-        curvature : callable, optional
-            Expected curvature at a point, where it is not that of the loss alone.
-        centred : callable, optional
-            Corrects the intercept of a point.
-        mean_gradient : array, optional
-            A part of every mean gradient that was released before.
+        Coefficients are shrunk to a constant, the ``start``, whose intercept has ``lead_variance``; ``at`` is the first
+        point, the start by default. ``earlier`` is for :meth:`NewtonPosterior.remember`. ``curvature`` is the expected
+        one at a point, where it is not that of the loss alone; ``centred`` corrects the intercept of a point;
+        ``mean_gradient`` is a part of every mean gradient that was released before.
         """
         frame, config, term = self.frame, self.config, self.terms[name]
         weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0
@@ -107,10 +89,8 @@ class GradientRounds:
         prior = signal_prior(self.size - self.lead, self._no_signal)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
-        error = constants.NONQUADRATIC_ERROR[self.kind]
-        points = NewtonPosterior(
-            start, hessian_diagonal, log_curvature_std, self.lead, lead_variance, error, variances, prior
-        )
+        law = self.lead, lead_variance, constants.NONQUADRATIC_ERROR[self.kind], variances, prior
+        points = NewtonPosterior(start, hessian_diagonal, log_curvature_std, *law)
         phi, penalty = start if at is None else at, self.penalty
         if self.prior_precision is not None:
             penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
@@ -165,10 +145,8 @@ class GradientRounds:
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
 
     def run_late(self, before: PosteriorEstimate, loss: PosteriorLocalLoss) -> tuple[Array, Array | None]:
-        """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance.
-
-        Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
-        """
+        """Release gradients and curvature near an estimate; return a refined one and, for intervals, its covariance."""
+        # Deviations from the earlier estimate are shrunk to 0 by their own prior, but not for intervals.
         if "curvature" not in self.terms:
             return before.mean, None
         assert loss.factor is not None
@@ -240,20 +218,20 @@ class GradientRounds:
         """Return the denoised mean of the rounds' released curvatures, and the noise that is left."""
         if self.config.inference:
             hessian, variance = self._combined_curvature(released, loss)
-            values, _, vectors = raise_curvature(hessian, variance)  # steps must not overshoot
+            values, _, vectors = curvatures.raise_curvature(hessian, variance)  # steps must not overshoot
             return np.asarray((vectors * values) @ vectors.T), math.sqrt(float(variance.mean()))
         part = self.config.early_rows
         share = 1.0 if part is None else part / self.n
         noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / (self.mass * share)
         expected = loss.curvature * np.diag(self.moments)
-        return denoise_curvature(np.mean(released, axis=0), noise / math.sqrt(len(released)), expected)
+        return curvatures.denoise_curvature(np.mean(released, axis=0), noise / math.sqrt(len(released)), expected)
 
     def _combined_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, Array]:
         """Return the posterior mean of the curvature given the last two releases, and the variance of its entries."""
         used = released[-2:]
         noise = self.terms["curvature"].scale * self._curvature_units(loss)[1] / self.mass / math.sqrt(len(used))
         doubt = np.hypot(self.frame.moment_noise_std, constants.CURVATURE_DOUBT[self.kind] * self.moments)
-        return combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
+        return curvatures.combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
 
     def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
         """Return the covariance of the rounds' estimate, by sampling and by what is known, in the rows' coordinates."""
@@ -266,10 +244,10 @@ class GradientRounds:
         scores = self.rows.second_moments("scores", self.frame, length, factor, self.frame.row_coefficients(phi))
         unit = loss.score_unit * (min(float(factor.loss.lipschitz), loss.slope.limit) * length) ** 2 / self.mass
         height = None if loss.score is None else loss.slope_std**2
-        scores = denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
+        scores = curvatures.denoise_scores(scores * unit, self.terms["scores"].scale * unit, hessian, height)
         # People with several whole rows: by Jensen's inequality at most so many times as much.
         scores = scores * self.rows.bounds.rows_per_person / self.mass
-        inverse, matrix = conservative_inverse_curvature(hessian, variance), self.frame.matrix
+        inverse, matrix = curvatures.conservative_inverse_curvature(hessian, variance), self.frame.matrix
         gradients = scores + known
         found = matrix.T @ inverse @ gradients @ inverse @ matrix
         # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at least g / v^2.

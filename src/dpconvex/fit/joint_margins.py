@@ -102,9 +102,8 @@ class JointMargins:
         term, unit = fit.terms[name], self.frame.median_row_norm
         bound = term.record_bound * unit
         model = self._model(start, slopes, bound)
-        diagonal = np.concatenate(
-            [np.diag(model.small)[: self.leads], np.outer(np.diag(model.far), self.moments).ravel()]
-        )
+        columns = np.outer(np.diag(model.far), self.moments).ravel()
+        diagonal = np.concatenate([np.diag(model.small)[: self.leads], columns])
         doubt = constants.LOG_CURVATURE_STD["several"]
         if before is None:
             variances = scale_variances(1 / math.sqrt(float(self.moments.mean())))
@@ -144,10 +143,8 @@ class JointMargins:
             if before is None and self.separate and self.lead:
                 mean = self._centre(mean)
             move = mean - vector
-            length = math.sqrt(
-                float((self._lead_moments @ move[self.leads :] ** 2).max(initial=0.0))
-                + float(np.square(move[: self.leads]).max(initial=0.0))
-            )
+            along = float((self._lead_moments @ move[self.leads :] ** 2).max(initial=0.0))
+            length = math.sqrt(along + float(np.square(move[: self.leads]).max(initial=0.0)))
             vector = vector + move * min(1.0, constants.MAX_MOVE / max(length, 1e-300))
         return replace(found, mean=mean, kept_share=(found if before is None else before).kept_share)
 
@@ -185,9 +182,8 @@ class JointMargins:
             mean = p.mean(axis=1)
             curvature = np.diag(mean) - p @ p.T / p.shape[1]
             curvature = self.contrasts @ curvature @ self.contrasts.T
-            shift = np.linalg.solve(
-                curvature + 1e-6 * np.eye(len(curvature)), self.contrasts @ (self.law.shares - mean)
-            )
+            missing = self.contrasts @ (self.law.shares - mean)
+            shift = np.linalg.solve(curvature + 1e-6 * np.eye(len(curvature)), missing)
             moved[: self.leads] += np.clip(shift, -1.0, 1.0)
         moved[: self.leads] = weight * vector[: self.leads] + (1 - weight) * moved[: self.leads]
         return moved
@@ -271,14 +267,10 @@ def simulated_margins(fit: JointMargins, coefficients: Array) -> tuple[Array, Ar
 
 @dataclass(frozen=True)
 class ExpectedRound:
-    """Expected curvature and clipped gradient: within the directions that margins see, and far from them.
+    """Expected curvature and clipped gradient: within the directions that margins see, and far from them."""
 
-    ``small`` is the curvature of intercepts and of contrasts along `directions`, ``far`` that of contrasts along all
-    others, both in units in which columns have second moment 1.
-    """
-
-    small: Array
-    far: Array
+    small: Array  # curvature of intercepts and of contrasts along directions, where columns have second moment 1
+    far: Array  # that of contrasts along all others
     directions: Array
     moments: Array
     bias: tuple[Array, Array]
@@ -349,11 +341,9 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
 
 
 def secant_step(vectors: Array, steps: Array, noise: Array) -> Array:
-    """Return the joint margins' last Newton step, corrected by steps at earlier points (Anderson).
-
-    A combination of differences of steps that explains the last one is replaced by the moves that caused it. It is
-    shrunk as far as noise explains differences.
-    """
+    """Return the joint margins' last Newton step, corrected by steps at earlier points (Anderson)."""
+    # A combination of differences of steps that explains the last one is replaced by the moves that caused it. It is
+    # shrunk as far as noise explains differences.
     last = steps[-1]
     if len(steps) == 1:
         return np.asarray(last)

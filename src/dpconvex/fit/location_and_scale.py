@@ -23,31 +23,19 @@ from dpconvex.types import Array
 class LocationPrior:
     """Prior of a quantile and of the scale of a logistic law around it.
 
-    Attributes
-    ----------
-    low, high : float
-        Bracket of the quantile, five times as likely in the middle as at the ends.
-    finest, widest : float
-        Range of scales, log-uniform.
-    below, above : float
-        Distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform.
-    origin : float, optional
-        The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from
-        there is log-uniform.
-
-    Notes
-    -----
-    The search runs along a line: the bracket itself, extended by half its width on a side with such distances. There
-    the line stands for distances from the bracket's end in equal factors (:meth:`at`). With an origin the whole line
-    stands for distances from the origin in equal factors, but for the smallest ones.
+    The search runs along a line: the bracket itself, extended by half its width on a side with distances beyond it.
+    There the line stands for distances from the bracket's end in equal factors (:meth:`at`). With an origin the whole
+    line stands for distances from the origin in equal factors, but for the smallest ones.
     """
 
-    low: float
+    low: float  # bracket of the quantile, five times as likely in the middle as at the ends
     high: float
-    finest: float
+    finest: float  # range of scales, log-uniform
     widest: float
-    below: float = 0.0
+    below: float = 0.0  # distances beyond the bracket at which the quantile may lie, which is unlikely: log-uniform
     above: float = 0.0
+    # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from
+    # there is log-uniform.
     origin: float | None = None
 
     @property
@@ -103,23 +91,12 @@ class LocationTails:
 
     Of costs most are 0 or small, and a few large ones make the mean: a clip at a few scales would leave them out.
     Symmetric tails bias no mean, and do not raise the clip.
-
-    Attributes
-    ----------
-    centres : array of shape (bins,)
-        Centre of each bin.
-    shares : array of shape (bins,)
-        Share of the records in each bin; 0 where noise hides it.
-    std : float
-        Noise of a share.
-    counted : array of shape (bins,)
-        The same shares up to one octave beyond the last significant ones, with their noise.
     """
 
-    centres: Array
-    shares: Array
-    std: float
-    counted: Array
+    centres: Array  # of the bins
+    shares: Array  # of the records in each bin; 0 where noise hides it
+    std: float  # noise of a share
+    counted: Array  # the same shares up to one octave beyond the last significant ones, with their noise
 
     @classmethod
     def of(
@@ -142,10 +119,8 @@ class LocationTails:
         return cls(centres, shares, std / mass, counted)
 
     def scale(self, usual: float) -> float:
-        """Return the scale around a location: a normal law's with this median size, or `usual` where noise hides it.
-
-        Values in the innermost octave count as half of the next one's.
-        """
+        """Return the scale around a location: a normal law's with this median size, or `usual` where noise hides it."""
+        # Values in the innermost octave count as half of the next one's.
         order = np.argsort(np.abs(self.centres))
         sizes, shares = np.abs(self.centres)[order], self.shares[order]
         if shares.sum() < 0.75:
@@ -171,10 +146,8 @@ class LocationTails:
         return float(limits[int(np.argmin(squared + (noise * limits) ** 2))])
 
     def _paired_bias(self, cut: Array) -> tuple[Array, Array]:
-        """Return the bias by both sides of a location, and its variance; ``cut`` is what clips take from each bin.
-
-        The octave after the last significant one is what noise and the octave before lead to expect, and one follows.
-        """
+        """Return the bias by both sides of a location, and its variance; ``cut`` is what clips take from each bin."""
+        # The octave after the last significant one is what noise and the octave before lead to expect, and one follows.
         middle = self.centres.size // 2
         above, below, cut = self.counted[middle + 1 :], self.counted[:middle][::-1], cut[:, middle + 1 :]
         last = int(np.flatnonzero(above + below)[-1]) if (above + below).any() else 0
@@ -245,18 +218,14 @@ def locate_residual_tails(
 def locate_limited_shares(rows: PrivateRows, name: str, theta: Array, limit: float, mass: float) -> Array:
     """Return the noisy shares of residuals below minus a limit and above it."""
     residual = QueryStatistic("residual", theta)
-    below, above = (
-        share_below_location(rows, name, residual, end, level, mass) for end, level in ((-limit, 0), (limit, 1))
-    )
-    return np.array([below, 1 - above])
+    below = share_below_location(rows, name, residual, -limit, 0, mass)
+    return np.array([below, 1 - share_below_location(rows, name, residual, limit, 1, mass)])
 
 
 def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) -> tuple[float, float, LocationTails]:
-    """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of targets by size.
-
-    Releases the histogram "octaves", of sizes down to so many octaves below the largest, and the sum "targets" of
-    targets up to a limit that balances the bias of leaving larger ones out with the noise.
-    """
+    """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of targets by size."""
+    # Releases the histogram "octaves", of sizes down to so many octaves below the largest, and the sum "targets" of
+    # targets up to a limit that balances the bias of leaving larger ones out with the noise.
     sizes = largest * 2.0 ** np.linspace(-octaves, 0, constants.TARGET_BINS // 2 - 1)
     edges = np.concatenate([-sizes[::-1], [0.0], sizes])
     counts = rows.histogram("octaves", QueryStatistic("target"), edges)
@@ -279,11 +248,9 @@ def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) 
 def share_below_location(
     rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, n_samples: float
 ) -> float:
-    """Return the noisy share of records whose statistic is below a point.
-
-    Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
-    error of that number then does not move the point at which the share is the level.
-    """
+    """Return the noisy share of records whose statistic is below a point."""
+    # Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
+    # error of that number then does not move the point at which the share is the level.
     centre = level if rows.bounds.ignored_rows else 0.0
     return centre + rows.count(name, statistic, point, centre) / n_samples
 
@@ -304,9 +271,9 @@ def locate_quantile(
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        density = prior_law.prior(line, logs) + _location_likelihood(
-            prior_law.at(line), np.exp(logs), points[:step], shares[:step], level, std
-        )
+        known = points[:step], shares[:step]
+        likelihood = _location_likelihood(prior_law.at(line), np.exp(logs), *known, level, std)
+        density = prior_law.prior(line, logs) + likelihood
         density = np.exp(density - density.max())
         density /= density.sum()
         reached = np.cumsum(density.sum(axis=1))

@@ -1,7 +1,5 @@
 """Calibration of a released margin: slope and intercept from a noisy histogram of margins by label."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -16,11 +14,9 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: float) -> tuple[float, float, float]:
-    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``.
-
-    Labels have the logistic probabilities of the margins. Records whose slope is clipped add little, since only those
-    with short rows still have curvature.
-    """
+    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``."""
+    # Labels have the logistic probabilities of the margins. Records whose slope is clipped add little, since only those
+    # with short rows still have curvature.
     z, curvature = middle + spread * _NODES, np.zeros_like(_NODES)
     for label, chance in ((1.0, expit(z)), (-1.0, expit(-z))):
         labels = np.full_like(z, label)
@@ -60,26 +56,10 @@ def calibrate_margin(
 ) -> tuple[float, float, float]:  # fmt: skip
     r"""Return intercept and slope of a margin of unit std that minimise a penalised mean loss, and its curvature.
 
-    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels stand for the records in
-    ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``. The prior of c is normal around the result of
-    the rounds.
-
-    Parameters
-    ----------
-    counts, std : array of shape (2, bins) and float
-        Noisy share of the records in each bin, negatives first, and the noise of each.
-    edges : array of shape (bins + 1,)
-        Edges of the bins.
-    share : float
-        Released share of positives.
-    loss : PointwiseLoss
-        Smooth loss of ``y z``.
-    fit_intercept : bool
-        Whether the intercept is free; it is 0 otherwise.
-    penalty : array of shape (2, 2)
-        Second derivative of the penalty.
-    before : pair of floats
-        Intercept and slope of the rounds.
+    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels (``counts``, negatives first,
+    with noise ``std``) stand for the records in ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``.
+    The prior of c is normal around the result of the rounds, ``before``. ``share`` is the released share of positives;
+    without ``fit_intercept`` the intercept is 0.
     """
     labels, bins = np.array([-1.0, 1.0]), edges.size - 1
     # Sums over bins are known better than bins: the difference is spread over all bins evenly.
@@ -127,10 +107,8 @@ def calibrate_margin(
 
 
 def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
-    """Return the share of the records in each bin, and points within bins with their own shares.
-
-    A normal law replaces the part of the histogram that noise hides.
-    """
+    """Return the share of the records in each bin, and points within bins with their own shares."""
+    # A normal law replaces the part of the histogram that noise hides.
     middles = (edges[1:] + edges[:-1]) / 2
     normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
     sizes = np.maximum(total, 0.0) + (hidden + 1e-12) * normal
@@ -153,11 +131,9 @@ def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array
 
 
 def calibrated_label_share(noisy: float, std: float, n_samples: float) -> float:
-    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise.
-
-    The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for
-    which a mean of shares in between would cost several times the loss.
-    """
+    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise."""
+    # The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for
+    # which a mean of shares in between would cost several times the loss.
     nearest = 0.5 / max(n_samples, 2)
     end = float(logit(nearest))
     logits, apart = np.linspace(end, -end, constants.LOGIT_POINTS, retstep=True)

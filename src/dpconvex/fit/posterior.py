@@ -7,8 +7,6 @@ of coefficients is a spike at 0 and a slab with heavy tails and one scale for al
 coefficients stay at 0 as far as noise explains what was found. Everything here is computed from released numbers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -21,59 +19,28 @@ from dpconvex.types import Array
 
 @dataclass(frozen=True)
 class PosteriorEstimate:
-    """Posterior of a minimiser after some rounds.
-
-    Attributes
-    ----------
-    mean, variance : array of shape (dimension,)
-        Posterior.
-    unshrunk_mean, unshrunk_variance : array of shape (dimension,)
-        Mean and variance without the prior, which shrinks coefficients to the starting constant.
-    kept_share : float
-        Norm of the posterior mean over that of the mean without the prior.
-    """
+    """Posterior of a minimiser after some rounds."""
 
     mean: Array
     variance: Array
-    unshrunk_mean: Array
+    unshrunk_mean: Array  # without the prior, which shrinks coefficients to the starting constant
     unshrunk_variance: Array
-    kept_share: float = 1.0
+    kept_share: float = 1.0  # norm of the posterior mean over that of the mean without the prior
 
 
 @dataclass(frozen=True)
 class PosteriorLocalLoss:
-    """Quadratic model of the mean loss near its minimiser, and the queries that measure gradient and Hessian.
+    """Quadratic model of the mean loss near its minimiser, and the queries that measure gradient and Hessian."""
 
-    Attributes
-    ----------
-    slope : QuerySlope
-        Derivative of the loss: gradients are sums of slope times row.
-    curvature : float
-        Expected mean second derivative in the prediction, reduced by clips and weights.
-    scale : float
-        Unit of predictions: 1 for margins, the scale of target or residuals.
-    unit : float
-        Unit of slopes: 1, or that of clipped residuals.
-    factor : QueryFactor, optional
-        Weight of rows whose second moments are the Hessian, divided by ``max_second_derivative``.
-    max_second_derivative : float
-        Second derivative of a record with factor 1.
-    slope_std : float
-        Expected standard deviation of slopes at the minimiser.
-    score, score_unit : QueryFactor, optional, and float
-        For intervals: weight of rows whose second moments are the covariance of gradients, up to the unit; by default
-        that of the slope.
-    bias : float
-        For intervals: allowance for a bias of the mean gradient, in each coordinate.
-    """
-
-    slope: QuerySlope
-    curvature: float
-    scale: float
-    unit: float = 1.0
-    factor: QueryFactor | None = None
-    max_second_derivative: float = 1.0
-    slope_std: float = 0.5
+    slope: QuerySlope  # derivative of the loss: gradients are sums of slope times row
+    curvature: float  # expected mean second derivative in the prediction, reduced by clips and weights
+    scale: float  # unit of predictions: 1 for margins, the scale of target or residuals
+    unit: float = 1.0  # of slopes: 1, or that of clipped residuals
+    factor: QueryFactor | None = None  # of rows whose second moments are the Hessian over max_second_derivative
+    max_second_derivative: float = 1.0  # of a record with factor 1
+    slope_std: float = 0.5  # expected standard deviation of slopes at the minimiser
+    # For intervals: weight of rows whose second moments are the covariance of gradients, up to the unit, by default
+    # that of the slope; and an allowance for a bias of the mean gradient, in each coordinate.
     score: QueryFactor | None = None
     score_unit: float = 1.0
     bias: float = 0.0
@@ -84,22 +51,12 @@ _FACTORS = np.array(constants.CURVATURE_FACTORS)[:, None]
 
 
 class NewtonPosterior:
-    """Newton points of noisy gradients, and the posterior of the minimiser.
+    """Newton points of noisy gradients, and the posterior of the minimiser, whose prior mean ``start`` is a constant.
 
-    Parameters
-    ----------
-    start : array of shape (dimension,)
-        Prior mean of the minimiser: a constant.
-    curvature, log_curvature_std : array of shape (dimension,)
-        Expected curvature of each coordinate, and the standard deviation of its logarithm.
-    lead, lead_variance : int, and float or array of shape (lead,)
-        Number of intercepts, which come first, and their variance around their start.
-    nonquadratic_error : float
-        Error of a step, relative to its length, because the function is not quadratic.
-    variances, prior : array of shape (scales,)
-        Variances that coefficients may have, and their probabilities.
-    lead_moments : array of shape (lead, dimension - lead), optional
-        Weights of squared coefficients in the variance of each intercept's margin; of one intercept by default.
+    ``lead`` intercepts come first, with ``lead_variance`` around their start; ``lead_moments``, of shape (lead,
+    dimension - lead), are weights of squared coefficients in the variance of each intercept's margin.
+    ``nonquadratic_error`` is that of a step, relative to its length. ``variances`` are those that coefficients may
+    have, ``prior`` their probabilities.
     """
 
     def __init__(
@@ -183,10 +140,8 @@ class NewtonPosterior:
         assert self.earlier is not None
         before, noise_variance = (each[self.lead :] for each in self.earlier)
         apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance
-        expected = self.expected_drift**2
-        seen = (constants.LEVEL_SHIFT_WEIGHT * expected + float(apart.sum())) / (
-            constants.LEVEL_SHIFT_WEIGHT + apart.size
-        )
+        expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
+        seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
         return max(seen, expected / 4)
 
 
@@ -205,10 +160,8 @@ def signal_prior(columns: int, no_signal: float = 0.0) -> Array:
 
 def deviation_prior() -> Array:
     """Return prior probabilities of the scale of deviations from earlier rounds: of any size, most likely none."""
-    size = len(constants.SCALE_OCTAVES)
-    return np.concatenate(
-        [[constants.LATE_SPIKE_PROBABILITY], np.full(size, (1 - constants.LATE_SPIKE_PROBABILITY) / size)]
-    )
+    size, spike = len(constants.SCALE_OCTAVES), constants.LATE_SPIKE_PROBABILITY
+    return np.concatenate([[spike], np.full(size, (1 - spike) / size)])
 
 
 def posterior(
@@ -216,18 +169,9 @@ def posterior(
 ) -> tuple[Array, Array, Array, Array]:
     """Return posterior mean and variance of coefficients, and both without the prior.
 
-    Parameters
-    ----------
-    found, variance : array of shape (models, size)
-        Noisy coefficients under each model, and the variance of their noise.
-    logs : array of shape (models, size)
-        Log likelihood of each model, up to a constant.
-    variances : array of shape (scales,)
-        Prior variances that coefficients may have.
-    prior : array of shape (scales,)
-        Probabilities of the common scale; each coefficient may be some octaves off.
-    known : array of shape (size,) or float
-        Variance that is added to every prior variance.
+    Noisy coefficients ``found``, the variance of their noise, and the log likelihood of each model have the shape
+    (models, size). ``prior`` has the probabilities of the common scale, one of ``variances``; each coefficient may be
+    some octaves off. ``known`` is added to every prior variance.
     """
     before = variances[:, None, None] + known
     total = before + variance

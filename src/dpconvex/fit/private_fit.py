@@ -7,10 +7,9 @@ bias of clips and approximations, so that the fit tends to that without privacy.
 curvature, and in what they need to know of the target. All of it is computed from answers of the trusted core.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -20,26 +19,12 @@ from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit import constants
+from dpconvex.fit import location_and_scale as location
+from dpconvex.fit import margin_calibration as margins
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, planned_quantile_level, small_budget_weight
 from dpconvex.fit.geometry import release_row_geometry
 from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
-from dpconvex.fit.location_and_scale import (
-    LocationPrior,
-    LocationTails,
-    locate_limited_shares,
-    locate_mean,
-    locate_quantile,
-    locate_residual_tails,
-    locate_target_bracket,
-)
-from dpconvex.fit.margin_calibration import (
-    calibrate_margin,
-    calibrated_intercept,
-    calibrated_label_share,
-    margin_edges,
-    margin_moments,
-)
 from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
 from dpconvex.losses import Huber, PointwiseLoss, Tweedie
 from dpconvex.privacy.description import Facts
@@ -50,18 +35,10 @@ from dpconvex.types import Array
 class PrivateFit:
     """Release whitening coordinates M, fit coefficients phi of rows ``M x``, and return ``theta = M^T phi``.
 
-    Attributes: ``lead`` is 1 with an intercept, else 0; ``mass`` is the total weight of the records.
-
-    Parameters
-    ----------
-    rows, config : PrivateRows and FitConfig
-        The handle that answers queries, and the public choices.
-    kernel, bandwidth : Kernel, float or None
-        Smoothing; the bandwidth is in mapped units, None for multiples of the scales of target and residuals.
-    released : dict
-        Receives what is released on the way.
-    origin : float, optional
-        Mapped target of 0 if it is within public bounds: these are often far too wide, and targets then near 0.
+    ``rows`` answers queries, ``config`` has the public choices, and ``released`` receives what is released on the way.
+    A bandwidth is in mapped units, None for multiples of the scales of target and residuals. ``origin`` is the mapped
+    target of 0 if it is within public bounds: these are often far too wide, and targets then near 0. ``lead`` is 1 with
+    an intercept, else 0; ``mass`` is the total weight of the records.
     """
 
     def __init__(
@@ -78,8 +55,9 @@ class PrivateFit:
 
     def run(self) -> Array:
         """Run the private fit; return theta, the coefficients of mapped rows x."""
-        if "mass" in self.terms:
-            self.mass = release_mass(self.rows, "mass", self.n)
+        if "mass" in self.terms:  # the noisy total weight, at least a hundredth of the number of records
+            found = self.rows.count("mass", QueryStatistic("target"), math.inf)
+            self.mass = min(max(found, constants.MIN_MASS_SHARE * self.n), float(self.n))
             self.released["mass"] = self.mass
         self.frame = release_row_geometry(self.rows, self.config, self.mass)
         self.released["coordinates"] = self.frame.matrix
@@ -92,15 +70,9 @@ class PrivateFit:
         """Run the fit in released coordinates; return its coefficients phi."""
         if self.kind == "several":
             return JointMargins(self).run().T
-        if self.kind == "margin":
-            return self._fit_margins()
-        if self.kind == "squares":
-            return self._fit_squares()
-        if self.kind == "rate":
-            return self._fit_rates()
-        if self.kind == "smooth":
-            return self._fit_smooth()
-        return self._fit_fine_stage(*self._fit_rough_stage())
+        own = {"margin": self._fit_margins, "squares": self._fit_squares, "rate": self._fit_rates}
+        fit_kind = {**own, "smooth": self._fit_smooth}.get(self.kind)
+        return self._fit_fine_stage(*self._fit_rough_stage()) if fit_kind is None else fit_kind()
 
     def _refine(self, found: PosteriorEstimate, loss: PosteriorLocalLoss) -> Array:
         """Return an estimate refined by late rounds."""
@@ -125,12 +97,9 @@ class PrivateFit:
         middle, std_error, scale = self._locate_target(first)
         start = np.zeros(self.size)
         start[: self.lead] = middle
-        loss = PosteriorLocalLoss(
-            QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2),
-            (high - low) * constants.NORMAL_DENSITY_AT_0 / scale,
-            scale,
-            slope_std=constants.SLOPE_STD * (high - low),
-        )
+        slope = QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2)
+        curvature = (high - low) * constants.NORMAL_DENSITY_AT_0 / scale
+        loss = PosteriorLocalLoss(slope, curvature, scale, slope_std=constants.SLOPE_STD * (high - low))
         away = scale * float(ndtri(first))  # from there to the median
         found = self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2)
         return start, found, scale
@@ -143,11 +112,9 @@ class PrivateFit:
     def _fit_fine_stage(
         self, start: Array, rough: PosteriorEstimate, scale: float, mean_gradient: Array | None = None
     ) -> Array:
-        """Re-estimate intercept and residual scale by private counts, then fit with a bandwidth of that scale.
-
-        This is the second stage of every level, also of the median. Slopes are centred where ``mean_gradient``, their
-        constant part, was released before.
-        """
+        """Re-estimate intercept and residual scale by private counts, then fit with a bandwidth of that scale."""
+        # This is the second stage of every level, also of the median. Slopes are centred where mean_gradient, their
+        # constant part, was released before.
         lead, level = self.lead, planned_quantile_level(self.loss)
         low, high = self.loss.slope_range
         at = rough.mean.copy()
@@ -169,41 +136,34 @@ class PrivateFit:
         drift = constants.LEVEL_SHIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
         constant, earlier = np.zeros(self.size), (rough.unshrunk_mean, noise, drift)
         constant[:lead] = at[:lead]
-        estimate = self.rounds.run_early(
-            "gradients", fine, constant, std_error**2, earlier, at, mean_gradient=mean_gradient
-        )
+        start_at = constant, std_error**2, earlier, at
+        estimate = self.rounds.run_early("gradients", fine, *start_at, mean_gradient=mean_gradient)
         self.level_noise = estimate.unshrunk_variance
         return self._refine(estimate, self._kinked_loss(self.loss, curvature, scale, constants.INSIDE_WIDTH * scale))
 
     def _kinked_loss(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> PosteriorLocalLoss:
         """Return the fit's kinked loss, smoothed with a bandwidth; its curvature is the share near the kink."""
         low, high = loss.slope_range
-        factor, max_second_derivative = (
-            QueryFactor("inside", width=width, weighting="square"),
-            (high - low) / (2 * width),
-        )
+        factor, steepest = QueryFactor("inside", width=width, weighting="square"), (high - low) / (2 * width)
         if self.bandwidth is not None:
             loss = convolve(loss, self.kernel, self.bandwidth)
-            factor, max_second_derivative = QueryFactor("curvature", loss, weighting="square"), float(loss.smoothness)
-        return PosteriorLocalLoss(
-            QuerySlope(loss, weighting="square"), curvature, scale, 1.0, factor, max_second_derivative
-        )
+            factor, steepest = QueryFactor("curvature", loss, weighting="square"), float(loss.smoothness)
+        return PosteriorLocalLoss(QuerySlope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
 
     def _smoothed_loss(self, width: float) -> PointwiseLoss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _locate_target(self, level: float = 0.5) -> tuple[float, float, float]:
         """Return the target's quantile that a fit starts at, its standard deviation, and the scale of a normal law."""
-        bracket = locate_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
+        bracket = location.locate_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
         low, high = (-1.0, 1.0)
         if bracket is not None:  # rare targets lie beyond
             low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
         self.bracket, width = (low, high), high - low
         origin = self.origin if bracket is None else None
-        prior = LocationPrior(low, high, 2.0**-18 * width, width / 4, origin=origin)
-        middle, std_error, scale = locate_quantile(
-            self.rows, "targets", QueryStatistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
-        )
+        prior = location.LocationPrior(low, high, 2.0**-18 * width, width / 4, origin=origin)
+        search = QueryStatistic("target"), level, prior, constants.TARGET_COUNTS, self.mass
+        middle, std_error, scale = location.locate_quantile(self.rows, "targets", *search)
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
@@ -215,21 +175,20 @@ class PrivateFit:
         # Far further where most targets are equal, such as 0, and the scale at the median is not that of the others.
         far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
         size = self.config.records_per_coefficient * self.size * self.mass / self.n
-        prior = LocationPrior(
+        prior = location.LocationPrior(
             min(0.0, guess) - margin, max(0.0, guess) + margin,
             min(0.5, max(2.0**-10, 30 / size)) * scale, 1.5 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
         residual = QueryStatistic("residual", self.frame.row_coefficients(phi))
-        return locate_quantile(self.rows, "residuals", residual, level, prior, constants.RESIDUAL_COUNTS, self.mass)
+        search = residual, level, prior, constants.RESIDUAL_COUNTS, self.mass
+        return location.locate_quantile(self.rows, "residuals", *search)
 
     # Means.
 
     def _fit_squares(self) -> Array:
-        """Fit least squares with clipped residuals: in scales of the target at first, then of the residuals.
-
-        The clip grows where released octaves of residuals show asymmetric tails, whose mean it would move.
-        """
+        """Fit least squares with clipped residuals: in scales of the target at first, then of the residuals."""
+        # The clip grows where released octaves of residuals show asymmetric tails, whose mean it would move.
         lead, width, rounds = self.lead, self.config.width, self.rounds
         middle, std_error, scale = self._locate_target()
         start = np.zeros(self.size)
@@ -243,7 +202,7 @@ class PrivateFit:
         variance = std_error**2 + (constants.MEAN_MEDIAN_GAP * scale) ** 2  # a median is not the mean
         rough = rounds.run_early("rough gradients", clipped(closed, scale), start, variance)
         theta = self.frame.row_coefficients(rough.mean)
-        tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        tails = location.locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = min(tails.scale(scale), scale)
         limit = tails.best(width * scale, rounds.noise("gradients") / width)
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
@@ -268,13 +227,13 @@ class PrivateFit:
     def _limited_squares(self, found: PosteriorEstimate, scale: float) -> PosteriorLocalLoss:
         """Return the fit's least squares with intervals: the product of residual and row is limited as one."""
         width, theta = self.config.width, self.frame.row_coefficients(found.mean)
-        tails = locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        tails = location.locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = tails.median_scale(scale)
         # Noise of one coordinate, not of predictions: an interval is about one coefficient.
         limit = tails.best(width * scale, self.rounds.noise("late gradients") / math.sqrt(self.size) / width, True)
         # The median row has this limit, shorter rows have wider ones.
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
-        low, high = locate_limited_shares(self.rows, "limits", theta, limit, self.mass)
+        low, high = location.locate_limited_shares(self.rows, "limits", theta, limit, self.mass)
         self.released["limited_share"] = max(low + high, 0.0)
         # What is cut off is as long as the limit, in the mean, and may lie one standard deviation off the mean row.
         noise = constants.BIAS_STDS * math.sqrt(2) * self.terms["limits"].scale / self.mass
@@ -287,13 +246,11 @@ class PrivateFit:
         )  # fmt: skip
 
     def _fit_rates(self) -> Array:
-        """Fit the logarithm of a mean by clipped slopes, in units of ``mean^(2 - power)``, where they are 1 - y / mean.
-
-        Clips open as far as released octaves, of responses and then of slopes, show that they would move the mean.
-        """
+        """Fit the log of a mean by clipped slopes, in units of ``mean^(2 - power)``, where they are 1 - y / mean."""
+        # Clips open as far as released octaves, of responses and then of slopes, show that they would move the mean.
         lead, width, rounds, loss = self.lead, self.config.width, self.rounds, cast(Tweedie, self.bounds.loss)
         octaves = 2 * constants.RAW_TARGET_OCTAVES if self.config.raw_target else constants.RATE_OCTAVES
-        mean, std_error, tails = locate_mean(self.rows, loss.most, octaves, self.mass)
+        mean, std_error, tails = location.locate_mean(self.rows, loss.most, octaves, self.mass)
         self.released["mean"] = mean
         start = np.zeros(self.size)
         start[:lead] = math.log(mean)
@@ -304,7 +261,7 @@ class PrivateFit:
         spread = math.sqrt(max(float(tails.shares @ np.minimum(tails.centres, loss.most) ** 2), 0.01))
         scale = math.sqrt(math.log1p(spread**2))  # of the logarithm, if all of the spread was that of the mean
 
-        def clipped(tails: LocationTails, limit: float) -> PosteriorLocalLoss:
+        def clipped(tails: location.LocationTails, limit: float) -> PosteriorLocalLoss:
             inside = max(1 - float(tails.shares @ (np.abs(tails.centres) > limit)), 0.1)
             slope = QuerySlope(loss, limit=limit * unit)
             return PosteriorLocalLoss(slope, unit * inside, scale, limit * unit / width, slope_std=spread * unit)
@@ -322,7 +279,7 @@ class PrivateFit:
         variance = (std_error / mean) ** 2
         rough = rounds.run_early("rough gradients", clipped(tails, limit), start, variance)
         theta = self.frame.row_coefficients(rough.mean)
-        tails = locate_residual_tails(self.rows, "residuals", theta, unit * spread, self.mass, loss)
+        tails = location.locate_residual_tails(self.rows, "residuals", theta, unit * spread, self.mass, loss)
         tails = replace(tails, centres=tails.centres / unit)
         residual = tails.scale(spread)
         laws.append(tails)
@@ -339,10 +296,8 @@ class PrivateFit:
         loss, unit = exact, mean ** (2 - exact.power)
         self.released["residual_limit"] = limit
         # Curvatures are not bounded by a small multiple of their mean: larger ones are clipped, and late that opens.
-        most = min(
-            constants.RATE_CURVATURES * math.sqrt(1 + self.config.records_per_coefficient / 1000) * unit,
-            loss.smoothness,
-        )
+        opened = math.sqrt(1 + self.config.records_per_coefficient / 1000)
+        most = min(constants.RATE_CURVATURES * opened * unit, loss.smoothness)
         factor = QueryFactor("curvature", loss, limit * unit, "square", most)
         slope = QuerySlope(loss, weighting="square", limit=limit * unit)
         late = PosteriorLocalLoss(slope, unit, scale, limit * unit / width, factor, most)
@@ -356,26 +311,22 @@ class PrivateFit:
         curvature, slope_std = float(self.loss.smoothness), float(self.loss.lipschitz) / 2
         loss = PosteriorLocalLoss(QuerySlope(self.loss), curvature, scale, slope_std=slope_std)
         found = self.rounds.run_early("gradients", loss, start, std_error**2 + scale**2)
-        factor, slope = (
-            QueryFactor("curvature", self.loss, weighting="square"),
-            QuerySlope(self.loss, weighting="square"),
-        )
+        factor = QueryFactor("curvature", self.loss, weighting="square")
+        slope = QuerySlope(self.loss, weighting="square")
         return self._refine(found, PosteriorLocalLoss(slope, curvature, scale, 1.0, factor, curvature))
 
     # Margins.
 
     def _fit_margins(self) -> Array:
-        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine.
-
-        Where only the order of margins matters, 0 is the threshold for classes of equal weight.
-        """
+        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine."""
+        # Where only the order of margins matters, 0 is the threshold for classes of equal weight.
         lead, sharp = self.lead, self.loss
         kinked = not math.isfinite(self.loss.smoothness)
         smooth = self.loss
         if kinked:
             smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.HINGE_WIDTH)
             sharp = convolve(self.loss, self.kernel, self.bandwidth or constants.SHARP_HINGE_WIDTH)
-        share, std_error = release_fit_positive_share(self.rows, self.mass)
+        share, std_error = self._release_positive_share()
         self.released["positive_share"] = share
         self.rounds.information = 4 * share * (1 - share)
         start = np.zeros(self.size)
@@ -383,21 +334,15 @@ class PrivateFit:
             most = 1.0 if kinked else constants.MAX_START_LOGIT
             start[0] = float(np.clip(logit(share), -most, most)) / self.frame.constant
 
-        def centred(phi: Array) -> Array:
-            return self._centre_intercept(phi, share)
-
-        def expected_curvature(phi: Array) -> Array:
-            return self._margin_curvature(smooth, phi)
-
-        curvature = margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
+        curvature = margins.margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
         loss = PosteriorLocalLoss(
             QuerySlope(smooth, weighting="clip"), curvature, 1.0,
             slope_std=math.sqrt(share * (1 - share)) * float(self.loss.lipschitz),
         )  # fmt: skip
         found = self.rounds.run_early(
             "gradients", loss, start, 0.0 if kinked else std_error**2,
-            curvature=None if self.frame.matrix.ndim == 1 else expected_curvature,
-            centred=centred if lead and not kinked else None,
+            curvature=None if self.frame.matrix.ndim == 1 else partial(self._margin_curvature, smooth),
+            centred=partial(self._centre_intercept, share) if lead and not kinked else None,
         )  # fmt: skip
         found, curvature = self._calibrate(sharp, found, share)
         if kinked:
@@ -411,17 +356,23 @@ class PrivateFit:
             mean[:lead] -= start[:lead]
         return mean
 
+    def _release_positive_share(self) -> tuple[float, float]:
+        """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
+        centre = 0.5 if self.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
+        found = centre * self.mass + self.rows.count("labels", QueryStatistic("label"), -0.5, centre)
+        std = self.terms["labels"].scale / self.mass
+        share = margins.calibrated_label_share(found / self.mass, std, self.mass)
+        return share, min(std / (share * (1 - share)), 1.0)
+
     def _margin_std(self, phi: Array) -> float:
         """Return the standard deviation of margins by released second moments."""
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
-    def _centre_intercept(self, phi: Array, share: float) -> Array:
-        """Return a fit's coefficients with the intercept moved to where normal margins have this mean probability.
-
-        Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less the
-        more records there are.
-        """
-        exact = calibrated_intercept(share, self._margin_std(phi)) / self.frame.constant
+    def _centre_intercept(self, share: float, phi: Array) -> Array:
+        """Return a fit's coefficients with the intercept moved to where normal margins have this mean probability."""
+        # Clipped gradients bias the intercept where clips are narrow, and are noisy for small budgets. It moves less
+        # the more records there are.
+        exact = margins.calibrated_intercept(share, self._margin_std(phi)) / self.frame.constant
         records = self.config.records_per_coefficient * self.rounds.information
         weight = records / (records + constants.INTERCEPT_RECORDS)
         moved = phi.copy()
@@ -432,7 +383,7 @@ class PrivateFit:
         """Return the curvature that the fit expects of normal margins, exact along the constant and along phi."""
         lead, moments, spread = self.lead, self.rounds.moments, self._margin_std(phi)
         middle = float(phi[:lead].sum()) * self.frame.constant
-        mean, first, second = margin_moments(loss, middle, spread, self.config.clip)
+        mean, first, second = margins.margin_moments(loss, middle, spread, self.config.clip)
         matrix = mean * np.diag(moments)
         if spread < 1e-3:
             return matrix
@@ -457,7 +408,7 @@ class PrivateFit:
         if spread < 1e-6:
             spread = 1.0
         middle = float(found.mean[:lead].sum()) * frame.constant
-        edges = margin_edges(middle, spread)
+        edges = margins.margin_edges(middle, spread)
         margin = QueryStatistic("margin", frame.row_coefficients(direction))
         counts = self.rows.histogram("margins", margin, spread * edges[1:-1], by_label=True)
         std = self.terms["margins"].scale / self.mass
@@ -467,27 +418,11 @@ class PrivateFit:
             constant[:lead] = 1 / frame.constant
             basis = np.column_stack([constant, direction / spread])
             penalty = basis.T @ self.rounds.penalty @ basis
-        intercept, slope, curvature = calibrate_margin(
-            counts / self.mass, std, edges, share, loss, bool(lead), penalty, (middle, spread)
-        )
+        known = counts / self.mass, std, edges, share
+        intercept, slope, curvature = margins.calibrate_margin(*known, loss, bool(lead), penalty, (middle, spread))
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
         mean = factor * direction
         mean[:lead] = intercept / frame.constant
         variance = factor**2 * found.variance
         return PosteriorEstimate(mean, variance, mean, variance, found.kept_share), curvature
-
-
-def release_fit_positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
-    """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
-    centre = 0.5 if rows.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
-    found = centre * mass + rows.count("labels", QueryStatistic("label"), -0.5, centre)
-    std = rows.terms["labels"].scale / mass
-    share = calibrated_label_share(found / mass, std, mass)
-    return share, min(std / (share * (1 - share)), 1.0)
-
-
-def release_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
-    """Return the noisy total weight of all records, at least a hundredth of their number."""
-    found = rows.count(name, QueryStatistic("target"), math.inf)
-    return min(max(found, constants.MIN_MASS_SHARE * n_samples), float(n_samples))

@@ -6,8 +6,6 @@ Levels of one target also share the search for its location and scale and the ro
 coefficients are smoothed along the level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -63,12 +61,10 @@ class SeveralQuantiles(PrivateFit):
 
 
 def smooth_quantile_levels(found: Array, levels: Sequence[float], variances: Array, moments: Array) -> Array:
-    """Return coefficients of several quantile levels, a row each, smoothed along the level.
-
-    Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further
-    orthogonal polynomials in it, each shrunk by the James-Stein factor ``max(0, 1 - noise / length^2)``. ``variances``
-    are those of noise in the predictions of each level, ``moments`` the second moments of coordinates.
-    """
+    """Return coefficients of several quantile levels, a row each, smoothed along the level."""
+    # Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further
+    # orthogonal polynomials in it, each shrunk by the James-Stein factor max(0, 1 - noise / length^2). variances are
+    # those of noise in the predictions of each level, moments the second moments of coordinates.
     weights = 1 / np.sqrt(np.clip(variances, 1e-300, 1e300))
     nodes = ndtri(levels) / max(np.abs(ndtri(levels)).max(), 1e-9)
     basis, _ = np.linalg.qr(weights[:, None] * legvander(nodes, len(levels) - 1))

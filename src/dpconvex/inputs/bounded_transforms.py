@@ -4,11 +4,10 @@ Bounds come from interval arithmetic: every step of an expression has an interva
 a value never leaves the bounds, whatever the number was and however a function rounds.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +15,9 @@ WORDS = ("clip", "log1p", "log", "sqrt")  # transforms that a schema may name by
 FUNCTIONS = ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")
 ALLOWED = f"numbers, the column, + - * / ** and {', '.join(FUNCTIONS)}"
 _LONGEST, _LARGEST = 200, 1e150  # characters of an expression, and sizes of its steps
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
 _LEAST = {"log": 0.0, "log10": 0.0, "log2": 0.0, "log1p": -1.0}  # below or at which there is no logarithm
 
 
@@ -40,12 +42,8 @@ def parse_transform(text: str) -> ast.expr:
         tree = ast.parse(text, mode="eval").body if len(text) <= _LONGEST else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    if tree is None or {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {
-        "x",
-        "I",
-        "np",
-        *FUNCTIONS,
-    }:
+    known = {"x", "I", "np", *FUNCTIONS}
+    if tree is None or {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - known:
         raise TransformError(f"has more than {_LONGEST} characters, or parts other than {ALLOWED}")
     return tree
 
@@ -83,41 +81,30 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
         if name == "I":
             return inner
         if name in FUNCTIONS:
-            return _transform_by_function(name, inner)
+            import numpy as np
+
+            if inner.low <= _LEAST.get(name, -math.inf) or (name == "sqrt" and inner.low < 0):
+                raise TransformError(f"takes {name} where the bounds allow numbers that have none")
+            ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
+            return _bounded_transform_values(getattr(np, name), ends, inner.values)
     raise TransformError(f"has parts other than {ALLOWED}")
 
 
-def _transform_by_function(name: str, inner: BoundedValues) -> BoundedValues:
-    import numpy as np
-
-    least = _LEAST.get(name)
-    if (least is not None and inner.low <= least) or (name == "sqrt" and inner.low < 0):
-        raise TransformError(f"takes {name} where the bounds allow numbers that have none")
-    ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
-    return _bounded_transform_values(getattr(np, name), ends, inner.values)
-
-
-def _transform_by_operator(operator: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+def _transform_by_operator(node: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
     """Return the bounded values of a sum, difference, product, quotient or power."""
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-    if isinstance(operator, ast.Pow):
+    if isinstance(node, ast.Pow):
         power = right.low
         whole, even = power == int(power), power % 2 == 0
         if right.low != right.high or (not whole and left.low < 0) or (power < 0 and left.low <= 0 <= left.high):
             raise TransformError("takes a power that there is not for all numbers within the bounds")
         ends = [left.low, left.high, *([0.0] if even and left.low < 0 < left.high else [])]
         return _bounded_transform_values(lambda value: value**power, ends, left.values)
-    if isinstance(operator, ast.Div) and right.low <= 0 <= right.high:
+    if isinstance(node, ast.Div) and right.low <= 0 <= right.high:
         raise TransformError("divides by numbers that may be 0 within the bounds")
-    apply: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-        ast.Add: lambda a, b: a + b,
-        ast.Sub: lambda a, b: a - b,
-        ast.Mult: lambda a, b: a * b,
-        ast.Div: lambda a, b: a / b,
-    }
-    if type(operator) not in apply:
+    if type(node) not in _OPERATORS:
         raise TransformError(f"has parts other than {ALLOWED}")
-    function = apply[type(operator)]
+    function = _OPERATORS[type(node)]
     return _bounded_transform_values(lambda pair: function(*pair), corners, (left.values, right.values))
 
 
@@ -126,9 +113,8 @@ def _bounded_transform_values(function: Callable[[Any], Any], ends: list[Any], v
     import numpy as np
 
     try:
-        found = [
-            float(function(tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end))) for end in ends
-        ]
+        exact = [tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end) for end in ends]
+        found = [float(function(end)) for end in exact]
     except OverflowError:
         found = [math.inf]
     low, high = min(found), max(found)

@@ -75,8 +75,11 @@ class Cells:
         """Return different cells, a missing one first, and the index of the one that each row holds."""
         items, rows = [Cell()], np.zeros(len(self), dtype=np.intp)
         if self.text is not None:
-            words, indices = _unique_words(self.text.drop_nulls())
-            rows[self.text.is_not_null().to_numpy()] = indices + len(items)
+            known = self.text.drop_nulls()
+            words = known.unique(maintain_order=True).to_list()
+            frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
+            found = known.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
+            rows[self.text.is_not_null().to_numpy()] = found["index"].to_numpy().astype(np.intp) + len(items)
             items += [Cell(text=word) for word in words]
         if self.numbers is not None:
             here = ~np.isnan(self.numbers)
@@ -95,13 +98,6 @@ def map_cells(cells: Cells, function: Callable[[Cell], Any], dtype: npt.DTypeLik
     """Return a function of every cell, which is called once for each different one."""
     items, rows = cells.distinct()
     return np.array([function(item) for item in items], dtype=dtype)[rows]
-
-
-def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
-    words = text.unique(maintain_order=True).to_list()
-    frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
-    rows = text.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
-    return words, rows["index"].to_numpy().astype(np.intp)
 
 
 def replace_decimal_comma(text: pl.Series) -> pl.Series:
@@ -159,12 +155,9 @@ def _cells_of_objects(values: Iterable[object]) -> Cells:
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
     words = [cell.text for cell in cells]
-    return Cells(
-        # Columns of numbers are many, and even empty ones of text take polars a while.
-        pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None,
-        np.array(numbers, dtype=np.float64),
-        np.array(times, dtype="datetime64[s]"),
-    )
+    # Columns of numbers are many, and even empty ones of text take polars a while.
+    text = pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None
+    return Cells(text, np.array(numbers, dtype=np.float64), np.array(times, dtype="datetime64[s]"))
 
 
 def read_cell(value: object) -> Cell:
@@ -197,10 +190,8 @@ def read_cell(value: object) -> Cell:
 
 
 def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
-    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers.
-
-    Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
-    """
+    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers."""
+    # Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     values = exact_identifiers(column)
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
     if values.dtype.kind not in "OSU" and not numbers:

@@ -11,7 +11,7 @@ import datetime
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,8 @@ class EncodedBlock:
         kept = self.columns - (self.columns > index)
         # A row's other entry, if there is one, must not be written twice.
         spare = (kept[:, ::-1] + 1) % width if kept.shape[1] == 2 else np.zeros_like(kept)
-        return EncodedBlock(
-            np.where(lost, spare, kept).astype(np.int32), np.where(lost, 0 * self.values, self.values), width
-        )
+        columns = np.where(lost, spare, kept).astype(np.int32)
+        return EncodedBlock(columns, np.where(lost, 0 * self.values, self.values), width)
 
 
 def _dense_block(*columns: Array) -> EncodedBlock:
@@ -86,9 +85,8 @@ def encode_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBl
     """Return the rows of every block of a schema, from cells of at least the columns ``schema.inputs``."""
     found: dict[str, EncodedBlock] = {}
     for column in schema.columns:
-        for block, rows in zip(
-            column.blocks, _encode_column(column, cells[source_column(column)], schema.file), strict=True
-        ):
+        encoded = _encode_column(column, cells[source_column(column)], schema.file)
+        for block, rows in zip(column.blocks, encoded, strict=True):
             found[block.name] = rows if block.reference is None else rows.without(block.reference[0])
     return [*found.values(), *(found[item.left].times(found[item.right]) for item in schema.interactions)]
 
@@ -98,21 +96,16 @@ def _encode_column(column: Column, cells: Cells, file: CSVFormat) -> list[Encode
         return [_encode_numbers(column, cells, file)]
     if isinstance(column, SchemaCategory):
         return [_encode_categories(column, cells, file)]
-    return (
-        [_encode_flags(column, cells, file)] if isinstance(column, SchemaFlag) else _encode_dates(column, cells, file)
-    )
+    if isinstance(column, SchemaFlag):
+        return [_encode_flags(column, cells, file)]
+    return _encode_dates(column, cells, file)
 
 
 def invalid_encoded_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[Column]:
     """Return the columns in which a missing value makes a row invalid; for a message, which names them."""
-    return [
-        column
-        for column in schema.columns
-        if column.missing.rule == "row"
-        and any(
-            np.isnan(block.values).any() for block in _encode_column(column, cells[source_column(column)], schema.file)
-        )
-    ]
+    strict = [column for column in schema.columns if column.missing.rule == "row"]
+    encoded = {column: _encode_column(column, cells[source_column(column)], schema.file) for column in strict}
+    return [column for column, blocks in encoded.items() if any(np.isnan(block.values).any() for block in blocks)]
 
 
 def encoded_array(blocks: list[EncodedBlock]) -> Array:
@@ -231,9 +224,7 @@ def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[Enc
     found = [_encode_calendar(column, part, times) for part in column.parts]
     if rule in ("row", "indicator"):
         gap = math.nan if rule == "row" else 0.0
-        found = [
-            EncodedBlock(block.columns, np.where(missing[:, None], gap, block.values), block.width) for block in found
-        ]
+        found = [replace(block, values=np.where(missing[:, None], gap, block.values)) for block in found]
     return [*found, _dense_block(missing.astype(np.float64))] if rule == "indicator" else found
 
 

@@ -50,16 +50,13 @@ _MULTIBYTE_ENCODINGS = (
 
 @dataclass(frozen=True)
 class CSVFormat:
-    """Format of a CSV file; None where the header and a byte-order mark say it.
-
-    With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
-    """
+    """Format of a CSV file; None where the header and a byte-order mark say it."""
 
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
-    line_breaks: bool = False
+    line_breaks: bool = False  # within quoted fields: an open quote then changes how the lines below are read
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -231,10 +228,8 @@ class CSVLayout:
 
 
 def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
-    """Return the fields of one line, None if its quotes do not match.
-
-    Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
-    """
+    """Return the fields of one line, None if its quotes do not match."""
+    # Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
     parts = line.split('"')
     if len(parts) % 2 == 0:
         return None
@@ -319,9 +314,8 @@ def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
                 yield packed  # type: ignore[misc]
             return
         with zipfile.ZipFile(path) as archive:
-            tables = [
-                name for name in archive.namelist() if name.lower().endswith(CSV) and not name.startswith("__MACOSX/")
-            ]
+            listed = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+            tables = [name for name in listed if name.lower().endswith(CSV)]
             if len(tables) != 1:
                 raise InputError(f"The archive {path.name!r} must hold one .csv or .tsv file.")
             with archive.open(tables[0]) as member:
@@ -364,11 +358,6 @@ def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     names = split_csv_fields(header, delimiter)
     if names is None:
         raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
-    _check_csv_header(names, problem, encoding)
-    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
-
-
-def _check_csv_header(names: list[str], problem: str, encoding: str) -> None:
     named = [name for name in names if name.strip()]
     garbled = any(len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name for name in names)
     faults = {
@@ -380,6 +369,7 @@ def _check_csv_header(names: list[str], problem: str, encoding: str) -> None:
     for fault, found in faults.items():
         if found:
             raise InputError(f"{problem}, {fault}")
+    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
 
 
 def _is_csv_number(text: str) -> bool:
@@ -392,19 +382,15 @@ def _is_csv_number(text: str) -> bool:
 
 def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]]:
     """Return the text and the remedy of each problem of lines, from public facts."""
-    commas = (
-        'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
-        if layout.delimiter == ","
-        else "quote fields that hold the delimiter, or say --delimiter"
-    )
+    commas = "quote fields that hold the delimiter, or say --delimiter"
+    if layout.delimiter == ",":
+        commas = 'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
     breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
+    encoding = "say --encoding, for instance cp1252, which spreadsheets write"
     return {
         CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
         CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
-        CSVLineProblem.UNDECODED: (
-            f"bytes that are not {layout.encoding.upper()}",
-            "say --encoding, for instance cp1252, which spreadsheets write",
-        ),
+        CSVLineProblem.UNDECODED: (f"bytes that are not {layout.encoding.upper()}", encoding),
     }
 
 

@@ -4,8 +4,6 @@ Formulaic parses the formula and is never shown a row: its own design matrices t
 out from the data. Each term becomes a column of the schema, so that a row's numbers depend on that row alone.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A label set is public. It is either declared with ``classes`` or read from the t
 says; targets that seem to be measurements rather than labels are refused. No message quotes a label.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set

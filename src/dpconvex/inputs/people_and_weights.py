@@ -170,11 +170,11 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
     )
     if is_partitioned(values):
         if isinstance(X, np.ndarray):
-            raise TypeError(
-                f"The '{name}' given to {owner} must be in memory where X is. Got a Dask collection instead. Use "
-                f"{name}.compute()."
-            )
-        values = np.concatenate(X.column(values, _numbers_or_objects, problem))
+            allowed = "in memory where X is"
+            raise data_error(f"'{name}'", owner, allowed, "a Dask collection", f"Use {name}.compute().", kind=TypeError)
+        # Numbers or objects: beside text, numpy would make text of other partitions' numbers.
+        plain = X.column(values, lambda part: part if part.dtype.kind in "biuf" else part.astype(object), problem)
+        values = np.concatenate(plain)
     column = exact_identifiers(values)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
@@ -183,11 +183,6 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
     if column.shape != (X.shape[0],):
         raise ValueError(problem)
     return column
-
-
-def _numbers_or_objects(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a partition as numbers or as objects: beside text, numpy would make text of other partitions' numbers."""
-    return part if part.dtype.kind in "biuf" else part.astype(object)
 
 
 def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:

@@ -103,12 +103,9 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
-        *,
-        formula: str | None = None,
+        self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, formula: str | None = None,
         sparse: bool | str = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.schema = schema
         self.formula = formula
         self.sparse = sparse
@@ -252,10 +249,8 @@ def _public_table_schema(schema: object, formula: str | None = None) -> Schema:
     elif isinstance(schema, (str, os.PathLike)):
         schema = read_schema(schema)
     elif not isinstance(schema, Schema):
-        raise TypeError(
-            f"The 'schema' parameter of PublicTable must be a path or a mapping of tables. Got {type(schema).__name__} "
-            "instead."
-        )
+        allowed = "a path or a mapping of tables"
+        raise parameter_error("schema", "PublicTable", allowed, type(schema).__name__, kind=TypeError)
     return schema if formula is None else formula_schema(schema, formula)
 
 

@@ -60,20 +60,15 @@ class SchemaMissing:
 
 @dataclass(frozen=True)
 class SchemaBlock:
-    """Columns of ``X`` that one column of the table becomes, with their bounds.
-
-    ``square`` is the largest squared length once the estimator has mapped the columns to order 1: at most 1 for
-    indicators of which one is 1. ``length`` is that of the columns, each divided by its largest size. ``reference`` is
-    the index and the name of the indicator that is left out, to which the coefficients of the others compare.
-    """
+    """Columns of ``X`` that one column of the table becomes, with their bounds."""
 
     name: str
     names: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    square: float = 1.0
-    length: float = 1.0
-    reference: tuple[int, str] | None = None
+    square: float = 1.0  # largest squared length of columns mapped to order 1: 1 for indicators of which one is 1
+    length: float = 1.0  # of the columns, each divided by its largest size
+    reference: tuple[int, str] | None = None  # the indicator that is left out, to which coefficients compare
 
 
 def _indicators(name: str, names: tuple[str, ...], square: float = 1.0, drop: int | None = None) -> SchemaBlock:
@@ -88,21 +83,19 @@ class SchemaNumber:
     """A column of numbers, clipped to public bounds.
 
     With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
-    (the bounds are knots too), so that a model is the straight lines between its coefficients. A transform is a word or
-    an expression of ``x``; with ``column`` the numbers are those of another column of the table than the name says.
-    ``smooth`` is the strength with which second differences of the coefficients at the knots are penalised.
+    (the bounds are knots too), so that a model is the straight lines between its coefficients.
     """
 
     name: str
     low: float
     high: float
-    transform: str = "clip"
+    transform: str = "clip"  # a word, or an expression of x
     knots: tuple[float, ...] = ()
     unit: str = ""
     missing: SchemaMissing = SchemaMissing()
     drop: str = ""
-    column: str = ""
-    smooth: float | None = None
+    column: str = ""  # of the table, where it is another one than the name says
+    smooth: float | None = None  # strength of the penalty of second differences of the coefficients at the knots
 
     @property
     def transformed_bounds(self) -> Range:
@@ -126,14 +119,16 @@ class SchemaNumber:
         """Columns that the schema makes of a number; a transform is part of the name, not to be taken for a raw one."""
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
-            names = tuple(f"{self.name}@{_format_knot(knot)}" for knot in (self.low, *self.knots, self.high))
+            knots = (self.low, *self.knots, self.high)
+            shown = [str(int(knot)) if knot == int(knot) and abs(knot) < 1e15 else repr(knot) for knot in knots]
+            names = tuple(f"{self.name}@{knot}" for knot in shown)
             return (_indicators(self.name, (*names, *extra), drop=0 if self.drop else None),)
         low, high = self.transformed_bounds
         largest = max(abs(low), abs(high))
         length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
-        shown = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
+        title = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
         added = len(extra)
-        return (SchemaBlock(self.name, (shown, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
+        return (SchemaBlock(self.name, (title, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
 
 
 @dataclass(frozen=True)
@@ -154,18 +149,14 @@ class SchemaFlag:
 
 @dataclass(frozen=True)
 class SchemaCategory:
-    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``.
-
-    The category ``drop``, or the first one for ``"first"``, has zeros too: the others are compared with it. ``also``
-    has pairs of another spelling and the category it stands for.
-    """
+    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
 
     name: str
     values: tuple[str, ...]
     other: bool = False
     missing: SchemaMissing = SchemaMissing("other")
-    drop: str = ""
-    also: tuple[tuple[str, str], ...] = ()
+    drop: str = ""  # a category, or the first one for "first", with zeros: the others are compared with it
+    also: tuple[tuple[str, str], ...] = ()  # pairs of another spelling and the category it stands for
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -346,10 +337,6 @@ class Schema:
         return replace(self, target=found)
 
 
-def _format_knot(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
-
-
 def shown_name(name: str) -> str:
     """Return a name as messages show it."""
     return repr(name if len(name) <= 80 else name[:80] + "...")
@@ -470,13 +457,6 @@ def with_reference(column: Column, level: str) -> Column:
 
 def check_schema(schema: Schema) -> Schema:
     """Return a schema whose parts are checked, or raise where they do not go together."""
-    _check_schema_columns(schema)
-    _check_schema_words(schema)
-    return schema
-
-
-def _check_schema_columns(schema: Schema) -> None:
-    """Raise if two columns of X share a name, or bounds are such that no estimator takes them."""
     for block in schema.blocks:
         if not block.names:
             raise InputError(
@@ -490,6 +470,8 @@ def _check_schema_columns(schema: Schema) -> None:
                 f"The schema's bounds of {shown_name(name)} are beyond {_LARGEST:g}, or so close that they "
                 "cannot be told apart. Change the units."
             )
+    _check_schema_words(schema)
+    return schema
 
 
 def _check_schema_words(schema: Schema) -> None:
@@ -745,9 +727,8 @@ def _parse_schema_target(table: Mapping[str, Any]) -> SchemaTarget | None:
             return SchemaTarget(name, _parse_schema_range("target", name, value))
         _check_keys("target", name, value, ("bounds", "classes", "transform", "event"))
         event = value.get("event")
-        _require(
-            event is None or (isinstance(event, str) and event != name), "target", name, "name another event column"
-        )
+        other = event is None or (isinstance(event, str) and event != name)
+        _require(other, "target", name, "name another event column")
         _require(event is None or set(value) <= {"bounds", "event"}, "target", name, "have no classes beside an event")
         _require(not {"bounds", "classes"} <= set(value), "target", name, "have bounds or classes, not both")
         _require("transform" not in value or "bounds" in value, "target", name, "have bounds beside its transform")

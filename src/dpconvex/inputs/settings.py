@@ -162,7 +162,11 @@ def resolve_bounds_setting(
         # With two columns it could be read either way.
         raise problem("a list of tuples", "Write ([0, 0], [1, 2]).")
     try:
-        low, high = (_bounds_setting_array(bound) for bound in _unpackable_bounds_setting(bounds))
+        # Nothing that would be unpacked into its signs or its keys.
+        refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
+        if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
+            raise TypeError(f"{type(bounds).__name__} is no pair")
+        low, high = (_bounds_setting_array(bound) for bound in bounds)
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
@@ -197,14 +201,6 @@ def _bounds_setting_by_name(
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise ValueError(f"{problem}. Got another shape or type instead.")
     return [cast(Sequence[object], pair)[0] for pair in pairs], [cast(Sequence[object], pair)[1] for pair in pairs]
-
-
-def _unpackable_bounds_setting(bounds: object) -> Iterable[ArrayLike]:
-    """Return bounds that can be unpacked into low and high: no text, and nothing that would give its keys."""
-    refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
-    if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
-        raise TypeError(f"{type(bounds).__name__} is no pair")
-    return bounds
 
 
 def _bounds_setting_array(bound: ArrayLike) -> np.ndarray:

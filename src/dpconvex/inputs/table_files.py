@@ -92,12 +92,9 @@ class OpenTableFile:
     layout: csv_reader.CSVLayout | None = None
 
     def read(
-        self,
-        wanted: list[str],
-        least: int = 0,
-        every_line: bool = False,
+        self, wanted: list[str], least: int = 0, every_line: bool = False,
         refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-    ) -> pl.DataFrame:
+    ) -> pl.DataFrame:  # fmt: skip
         """Return the wanted columns of the open table file.
 
         With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
@@ -122,11 +119,9 @@ class OpenTableFile:
 
 
 def _usable_file_rows(
-    rows: csv_reader.CSVRows,
-    path: Path,
-    layout: csv_reader.CSVLayout,
+    rows: csv_reader.CSVRows, path: Path, layout: csv_reader.CSVLayout,
     refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
     if np.isin(rows.problems, refused).any():
         raise csv_reader.unreadable_csv_lines(path, layout)
@@ -172,23 +167,16 @@ def read_feature_file(path: Path, schema: Schema, further: list[str] | None = No
     opened = open_table_file(path, schema.file)
     wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
-    table = opened.read(
-        list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(csv_reader.CSVLineProblem.UNDECODED,)
-    )
-    return _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False), table.select(
-        wanted
-    )
+    refused = (csv_reader.CSVLineProblem.UNDECODED,)
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=refused)
+    rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
+    return rows, table.select(wanted)
 
 
 def read_training_file(
-    path: Path,
-    schema: Schema,
-    labels: bool = False,
-    kind: str | None = None,
-    ignored: bool = False,
-    least: int = 1,
+    path: Path, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False, least: int = 1,
     person: str | None = None,
-) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
+) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:  # fmt: skip
     """Return features, target and people of a file of at least ``least`` rows; refuse what is unread, or ignore it."""
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
     table = open_table_file(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
@@ -495,12 +483,8 @@ def read_file_partitions(
     meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
-    frame = dd.from_map(
-        functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored),
-        list(pieces),
-        meta=meta,
-        enforce_metadata=False,  # float32 stays float32
-    )
+    load = functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored)
+    frame = dd.from_map(load, list(pieces), meta=meta, enforce_metadata=False)  # float32 stays float32
     return frame[schema.names], frame[TARGET]
 
 

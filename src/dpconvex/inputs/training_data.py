@@ -55,17 +55,10 @@ def _training_float_types(X: Any) -> Any:
     return np.float32 if single else floats
 
 
-def _merge_duplicates(X: Any) -> Any:
-    """Return a sparse matrix as CSR with every entry once: entries of one position may add up to infinity."""
-    return NonZeroRows.of(X).to_scipy() if issparse(X) else X
-
-
 @contextmanager
 def _quiet_training_checks() -> Iterator[None]:
-    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
-
-    The check for infinities adds all values up; where the sum overflows, each value is examined.
-    """
+    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly."""
+    # The check for infinities adds all values up; where the sum overflows, each value is examined.
     with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
         yield
 
@@ -88,7 +81,7 @@ def read_training(
         _check_data_dtype("y", y, owner)
     try:
         with _quiet_training_checks():
-            X = _merge_duplicates(X)
+            X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # entries of one position may add up to infinity
             if clean is not None:
                 return _read_marked_training(estimator, X, y, clean, least, y_numeric)
             X, y = validate_data(
@@ -159,7 +152,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     _check_training_table(X, owner)
     try:
         with _quiet_training_checks():
-            X = _merge_duplicates(X)
+            X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # as in a fit
             kinds = _training_float_types(X)
             return cast("np.ndarray", validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"))
     except (ValueError, OverflowError, TypeError):
@@ -195,10 +188,9 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
     if names is None and getattr(estimator, "_columns_in_order", False):
         return X
     if names is None:
-        raise TypeError(
-            f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "
-            f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
-        )
+        allowed = "a table with named columns, because its 'feature_bounds' parameter is a dictionary"
+        remedy = "Pass a dataframe, or feature_bounds=(lows, highs)."
+        raise data_error("X", owner, allowed, type(X).__name__, remedy, kind=TypeError)
     known = set(names)
     problems = [(name, "X has no such column") for name in wanted if name not in known]
     problems += [(name, "X has this column without bounds") for name in names if name not in bounds]
@@ -265,18 +257,15 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
             f"values would be used. Use {name}.filled(value) with a public value."
         )
     if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
-        raise TypeError(
-            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
-            "instead. Use pandas.DataFrame for a dictionary of columns."
-        )
+        allowed = "an array or dataframe of numbers"
+        remedy = "Use pandas.DataFrame for a dictionary of columns."
+        raise data_error(name, owner, allowed, f"a {type(data).__name__}", remedy, kind=TypeError)
 
 
 def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a dataframe holds columns that are not numbers; with ``loose`` those of Python objects pass."""
     if nw.dependencies.is_polars_lazyframe(X):
-        raise TypeError(
-            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
-        )
+        raise data_error("X", owner, "a dense array or dataframe", "a LazyFrame", "Use X.collect().", kind=TypeError)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         return
     try:
@@ -289,9 +278,8 @@ def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
         objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
         schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
-    wrong = [
-        name for name, dtype in schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
-    ]
+    known = {name for name, kind in schema.items() if kind.is_numeric() or kind == nw.Boolean or kind in allowed}
+    wrong = [name for name in schema if name not in known]
     if wrong:
         raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
 

@@ -1,7 +1,5 @@
 """A warning, from public facts alone, that privacy will cost more than the columns can bring."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,15 +9,8 @@ import numpy as np
 
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, plan_fit, planned_mu
 from dpconvex.planning.excess_and_prescriptions import descent_excess
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertifiedNoise,
-    LargeDeltaWarning,
-    PrivacyWarning,
-    certified_columns_problem,
-    certified_delta_problem,
-)
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
 # Lost share of what columns bring, in the reference populations, beyond which noise alone costs as much as all of it.
@@ -29,7 +20,7 @@ _MOST_OCTAVES = 40  # by which rows or budget are raised
 _LARGEST_MU = 40.0  # that is recommended
 
 
-class PrivacyCostWarning(PrivacyWarning):
+class PrivacyCostWarning(certificates.PrivacyWarning):
     """Noise is expected to hide most of what the columns could tell."""
 
 
@@ -37,19 +28,17 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
     """No bounds were given, so that columns are taken to be of order 1."""
 
 
-def warn_of_privacy_cost(certificate: Certificate) -> None:
+def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
     """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little."""
-    unbounded = certified_columns_problem(certificate)
+    unbounded = certificates.certified_columns_problem(certificate)
     if unbounded is not None:
         warnings.warn(unbounded, UnboundedColumnsWarning, stacklevel=6)
-    generous = certified_delta_problem(certificate)
+    generous = certificates.certified_delta_problem(certificate)
     if generous is not None:
-        warnings.warn(generous, LargeDeltaWarning, stacklevel=6)
+        warnings.warn(generous, certificates.LargeDeltaWarning, stacklevel=6)
     bounds, guarantee, parameters = certificate.bounds, certificate.guarantee, certificate.parameters
-    if (
-        certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth"
-    ):  # nothing is predicted of others
-        return
+    if certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth":
+        return  # nothing is predicted of others
     if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
         return
     problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])
@@ -78,7 +67,7 @@ def warn_of_privacy_cost(certificate: Certificate) -> None:
     )
 
 
-def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, CertifiedNoise]) -> float:
+def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, certificates.CertifiedNoise]) -> float:
     """Return the predicted excess over that of a constant, for a middling residual scale."""
     excess, constant = descent_excess(bounds, config, terms)
     # With a single coefficient a constant is as good.

@@ -15,8 +15,6 @@ one Gaussian release of the gradient at the optimum, in coordinates where every 
 few, the fit falls back to a private constant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -89,19 +87,10 @@ def pinball_excess_reference(quantile: float, mean: Array, variance: Array) -> A
 
 
 def quantile_excess(
-    quantile: float,
-    dimension: int,
-    feature_moment: float,
-    residual_scales: ArrayLike,
-    *,
-    sampling: ArrayLike = 0.0,
-    alpha: ArrayLike = NO_PENALTY,
-    gradient_std: ArrayLike = 0.0,
-    release_std: ArrayLike = 0.0,
-    bandwidth: ArrayLike = 0.0,
-    kernel: Kernel = _KERNEL,
-    level: ArrayLike | None = None,
-) -> Array:
+    quantile: float, dimension: int, feature_moment: float, residual_scales: ArrayLike, *, sampling: ArrayLike = 0.0,
+    alpha: ArrayLike = NO_PENALTY, gradient_std: ArrayLike = 0.0, release_std: ArrayLike = 0.0,
+    bandwidth: ArrayLike = 0.0, kernel: Kernel = _KERNEL, level: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     r"""Return the predicted excess pinball risk of a penalised, perturbed, smoothed minimiser, relative to the best.
 
     A coordinate with second moment ``v`` has curvature ``H = v phi(z) / sqrt(s^2 + k2 h^2 + e)``, ``z`` the normal
@@ -124,9 +113,8 @@ def quantile_excess(
     error = np.zeros_like(smooth)
     for _ in range(12):
         density = height / np.sqrt(smooth + error)
-        error = (pull + slopes) / (density + penalty) ** 2 + (dimension - 1) * v * (pull + slopes * v) / (
-            v * density + penalty
-        ) ** 2
+        others = (dimension - 1) * v * (pull + slopes * v) / (v * density + penalty) ** 2
+        error = (pull + slopes) / (density + penalty) ** 2 + others
     # This noise comes after solving, so it does not flatten the objective at the minimiser.
     error = error + (1 + (dimension - 1) * v) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
@@ -162,13 +150,9 @@ def prescription_noise_stds(
 
 @lru_cache(maxsize=256)
 def objective_prescription(
-    quantile: float,
-    kernel: Kernel,
-    bounds: LinearBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    quantile: float, kernel: Kernel, bounds: LinearBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Prescribe penalty, bandwidth and level of the smallest predicted excess risk for objective perturbation.
 
     Parameters
@@ -192,10 +176,8 @@ def objective_prescription(
 
     def stds_at(ratios: Array) -> Array:
         """Return both kinds of noise at each curvature ratio; that of coefficients for a bandwidth of 1."""
-        alphas = curvature / (n * ratios)
-        return np.array(
-            [prescription_noise_stds("objective", replace(plain, alpha=float(a)), guarantee) for a in alphas]
-        )
+        facts = [replace(plain, alpha=float(penalty)) for penalty in curvature / (n * ratios)]
+        return np.array([prescription_noise_stds("objective", each, guarantee) for each in facts])
 
     if alpha is None:
         # A grid of curvature ratios: the noise depends on alpha and bandwidth through their product only.
@@ -331,14 +313,9 @@ def classifier_prescription(
 
 
 def penalised_excess(
-    bounds: LinearRecord,
-    alphas: Array,
-    gradient_stds: ArrayLike,
-    release_stds: ArrayLike,
-    limits: ArrayLike = math.inf,
-    curvature: float = CURVATURE,
-    margin_variance: float = MARGIN_VARIANCE,
-) -> Array:
+    bounds: LinearRecord, alphas: Array, gradient_stds: ArrayLike, release_stds: ArrayLike,
+    limits: ArrayLike = math.inf, curvature: float = CURVATURE, margin_variance: float = MARGIN_VARIANCE,
+) -> Array:  # fmt: skip
     """Return the predicted excess risk for each penalty: half the curvature times the variance of the margin's error.
 
     A coordinate of second moment v errs by ``(alpha theta + noise) / (curvature v + alpha)`` and by the released noise.
@@ -347,9 +324,8 @@ def penalised_excess(
     d = bounds.n_features
     v = (SPREADS * min(bounds.row_norm, bounds.max_norm) ** 2 / d)[None, :]
     alpha = alphas[:, None]
-    std, release, limit = (
-        np.broadcast_to(each, len(alphas))[:, None] for each in (gradient_stds, release_stds, limits)
-    )
+    each_alpha = gradient_stds, release_stds, limits
+    std, release, limit = (np.broadcast_to(each, len(alphas))[:, None] for each in each_alpha)
     with np.errstate(invalid="ignore", over="ignore"):
         shrunk = np.maximum(alpha / (curvature * v + alpha), 1 - limit / np.sqrt(margin_variance / v))
         bias = margin_variance * shrunk**2 + (alpha / (curvature + alpha)) ** 2
@@ -360,14 +336,9 @@ def penalised_excess(
 
 
 def descent_excess(
-    bounds: LinearBounds,
-    config: FitConfig,
-    terms: Mapping[str, CertifiedNoise],
-    feature_moment: float = 1 / SPREAD,
-    residual_scales: Array | None = None,
-    level: float | None = None,
-    intercept: float = 1.0,
-) -> tuple[Array, Array]:
+    bounds: LinearBounds, config: FitConfig, terms: Mapping[str, CertifiedNoise], feature_moment: float = 1 / SPREAD,
+    residual_scales: Array | None = None, level: float | None = None, intercept: float = 1.0,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the predicted excess risk of a planned private fit, and that of the best constant prediction.
 
     ``config`` and ``terms`` are the plan of the fit: its limits, and the noise of its releases. Residual losses have an
@@ -391,9 +362,8 @@ def descent_excess(
         # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
         gained = np.arcsin(squares / (squares + _KERNEL.second_moment * widths**2)) * 2 / math.pi
         sampling = level * (1 - level) / n / gained
-        alone = quantile_excess(
-            level, size, 1.0, residual_scales, sampling=sampling, gradient_std=noise, bandwidth=widths
-        )
+        facts = level, size, 1.0, residual_scales
+        alone = quantile_excess(*facts, sampling=sampling, gradient_std=noise, bandwidth=widths)
     half, growth, steepness = _FEW_RECORDS[kind]
     enough = max(config.records_per_coefficient * size / (half * size**growth), 1e-6)
     total = np.maximum(alone + constant / enough**steepness, 1e-300)
@@ -415,14 +385,9 @@ def logistic_constant_excess(intercept: float = 1.0) -> float:
 
 
 def logistic_excess(
-    n_samples: int,
-    n_features: int,
-    spread: float,
-    alpha: float = 0.0,
-    gradient_std: float = 0.0,
-    release_std: float = 0.0,
-    intercept: float = 1.0,
-) -> float:
+    n_samples: int, n_features: int, spread: float, alpha: float = 0.0, gradient_std: float = 0.0,
+    release_std: float = 0.0, intercept: float = 1.0,
+) -> float:  # fmt: skip
     r"""Return the predicted excess of the mean logistic loss over the best linear model's, by quadrature.
 
     The penalised minimiser shrinks the intercept to ``a0`` and the coefficients by ``a1``, which solve

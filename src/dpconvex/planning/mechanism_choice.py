@@ -5,8 +5,6 @@ descent needs no penalty, keeps to a private constant where columns cannot pay f
 perturbed objectives were ahead of it only between some 50 and 100 records after noise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -40,17 +38,8 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.auc import ADDED, calibrate_auc_objective
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.planning.excess_and_prescriptions import (
-    classifier_prescription,
-    objective_prescription,
-    output_prescription,
-    rounded_up,
-)
-from dpconvex.planning.structured_prescriptions import (
-    structured_objective_prescription,
-    structured_output_prescription,
-    structured_step_size,
-)
+from dpconvex.planning import excess_and_prescriptions as prescriptions
+from dpconvex.planning import structured_prescriptions as structured
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
@@ -82,9 +71,7 @@ class MechanismRequest(Generic[AnyBounds]):
     kernel: Kernel | None = None
     alpha: float | None = None
     bandwidth: float | None = None
-    smooth_loss: PointwiseLoss | Tweedie | None = (
-        None  # replaces a classifier's loss where the objective must be smooth
-    )
+    smooth_loss: PointwiseLoss | Tweedie | None = None  # for a classifier's, where the objective must be smooth
     problems: int = 1  # one per class of more than two
     joint_loss: SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
@@ -104,6 +91,10 @@ class MechanismChoice:
     bandwidth: float | None = None
 
 
+Minimiser = ObjectivePerturbation | OutputPerturbation
+Descent = StructuredGradientDescent | NoisySGD
+LinearRequest = MechanismRequest[LinearBounds]
+StructuredRequest = MechanismRequest[StructuredBounds]
 Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
 
 
@@ -114,9 +105,8 @@ def _choose_mechanism(
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
         if found.name not in choosers:
-            raise parameter_error(
-                "mechanism", owner, f"one of {['auto', *choosers]} or an object of theirs", repr(mechanism)
-            )
+            allowed = f"one of {['auto', *choosers]} or an object of theirs"
+            raise parameter_error("mechanism", owner, allowed, repr(mechanism))
         return choosers[found.name](found, request)
     if not isinstance(request.guarantee, PureDP):
         return choosers["gradient"](NoisyGradientDescent(), request)
@@ -132,9 +122,7 @@ def _choose_mechanism(
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def choose_quantile_mechanism(
-    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
-) -> MechanismChoice:
+def choose_quantile_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
     """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
     if request.levels:
         if isinstance(request.guarantee, PureDP):
@@ -144,53 +132,47 @@ def choose_quantile_mechanism(
             )
         named = "gradient" if isinstance(mechanism, str) and mechanism == "auto" else mechanism
         if resolve_mechanism(named, owner).name != "gradient":
-            raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be 'auto' or 'gradient' for several quantiles in one fit. "
-                f"Got {mechanism!r} instead. Fit one quantile at a time, each with its part of the budget."
-            )
+            allowed = "'auto' or 'gradient' for several quantiles in one fit"
+            remedy = "Fit one quantile at a time, each with its part of the budget."
+            raise parameter_error("mechanism", owner, allowed, repr(mechanism), remedy)
     return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 
-def choose_classifier_mechanism(
-    mechanism: object, request: MechanismRequest[LinearBounds], owner: str
-) -> MechanismChoice:
+def choose_classifier_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
     """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
     return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
-def _pinball_and_kernel(request: MechanismRequest[LinearBounds]) -> tuple[Pinball, Kernel]:
+def _pinball_and_kernel(request: LinearRequest) -> tuple[Pinball, Kernel]:
     loss, kernel = request.bounds.loss, request.kernel
     assert isinstance(loss, Pinball)
     assert kernel is not None
     return loss, kernel
 
 
-def _choose_quantile_objective(
-    mechanism: ObjectivePerturbation, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: LinearRequest) -> MechanismChoice:
     """Choose penalty, bandwidth and level of the objective mechanism for a quantile."""
     loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
     if alpha is None or bandwidth is None:
-        chosen = objective_prescription(level, kernel, request.bounds, request.guarantee, alpha, bandwidth)
+        facts = request.bounds, request.guarantee
+        chosen = prescriptions.objective_prescription(level, kernel, *facts, alpha, bandwidth)
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
         predicted = chosen.excess_risk
     bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
     return MechanismChoice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
-def _choose_quantile_output(mechanism: OutputPerturbation, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
+def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearRequest) -> MechanismChoice:
     plain, kernel = _pinball_and_kernel(request)
-    chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    chosen = prescriptions.output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
     return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
 
 
-def _choose_descent_mechanism(
-    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
     """Choose the settings of a noisy descent mechanism, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
@@ -201,7 +183,7 @@ def _choose_descent_mechanism(
     return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
 
 
-def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBounds]) -> MechanismChoice:
+def _choose_quantile_sgd(mechanism: NoisySGD, request: LinearRequest) -> MechanismChoice:
     """Choose the smoothing of SGD as in Theorem 3.4 of the quantile paper: as little as its mechanism's steps allow."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -214,9 +196,7 @@ def _choose_quantile_sgd(mechanism: NoisySGD, request: MechanismRequest[LinearBo
     return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _choose_quantile_phased(
-    mechanism: PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_quantile_phased(mechanism: PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
     """Choose as little smoothing as keeps a phased mechanism contractive; certified solutions need none."""
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -232,23 +212,19 @@ def _choose_quantile_phased(
     return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
 
 
-def _smooth_bounds(request: MechanismRequest[LinearBounds]) -> LinearBounds:
+def _smooth_bounds(request: LinearRequest) -> LinearBounds:
     loss = request.bounds.loss if request.smooth_loss is None else request.smooth_loss
     return replace(request.bounds, loss=loss)
 
 
-def _choose_classifier_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_classifier_minimiser(mechanism: Minimiser, request: LinearRequest) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
-    chosen = classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
+    chosen = prescriptions.classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
     return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
 
 
-def _choose_classifier_descent(
-    mechanism: NoisyGradientDescent, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_classifier_descent(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
     problems = request.problems
     if request.joint_loss is not None and not mechanism.plain:
         request, problems = replace(request, bounds=replace(request.bounds, loss=request.joint_loss)), 1
@@ -256,9 +232,7 @@ def _choose_classifier_descent(
     return replace(chosen, parameters={"problems": problems, **chosen.parameters})
 
 
-def _choose_classifier_sgd(
-    mechanism: NoisySGD | PhasedERM | PhasedSGD, request: MechanismRequest[LinearBounds]
-) -> MechanismChoice:
+def _choose_classifier_sgd(mechanism: NoisySGD | PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
     bounds = replace(_smooth_bounds(request), alpha=request.alpha or 0.0)
     settings = mechanism.settings(bounds, guarantee_per_problem(request.guarantee, request.problems))
     return MechanismChoice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
@@ -269,8 +243,7 @@ _QUANTILE_CHOOSERS: dict[str, Chooser] = {
     "output": _choose_quantile_output,
     "gradient": _choose_descent_mechanism,
     "sgd": _choose_quantile_sgd,
-    "phased-erm": _choose_quantile_phased,
-    "phased-sgd": _choose_quantile_phased,
+    **dict.fromkeys(("phased-erm", "phased-sgd"), _choose_quantile_phased),
 }
 _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
     **dict.fromkeys(("objective", "output"), _choose_classifier_minimiser),
@@ -296,9 +269,7 @@ def contractive_bandwidth(
     return jump * kernel.peak * curvature_factor / room
 
 
-def choose_structured_mechanism(
-    mechanism: object, request: MechanismRequest[StructuredBounds], owner: str
-) -> MechanismChoice:
+def choose_structured_mechanism(mechanism: object, request: StructuredRequest, owner: str) -> MechanismChoice:
     """Choose a mechanism for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
     named = {
         "objective": ObjectivePerturbation(),
@@ -318,11 +289,8 @@ def choose_structured_mechanism(
     if isinstance(mechanism, (StructuredGradientDescent, NoisySGD)):
         return _choose_structured_descent(mechanism, request)
     if not (isinstance(mechanism, str) and mechanism == "auto"):
-        raise ValueError(
-            f"The 'mechanism' parameter of {owner} must be one of {['auto', *named]}, "
-            f"ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent. Got {mechanism!r} "
-            "instead."
-        )
+        kinds = "ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent"
+        raise parameter_error("mechanism", owner, f"one of {['auto', *named]}, {kinds}", repr(mechanism))
     choices: list[MechanismChoice] = []
     pure = isinstance(request.guarantee, PureDP)
     if not pure:
@@ -339,30 +307,27 @@ def choose_structured_mechanism(
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def _choose_structured_minimiser(
-    mechanism: ObjectivePerturbation | OutputPerturbation, request: MechanismRequest[StructuredBounds]
-) -> MechanismChoice:
+def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredRequest) -> MechanismChoice:
     """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
     if alpha is None or bandwidth is None or output or request.bounds.loss.link is not None:
-        prescribe = structured_output_prescription if output else structured_objective_prescription
+        prescribe = structured.structured_objective_prescription
+        if output:
+            prescribe = structured.structured_output_prescription
         chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
         alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
-    return MechanismChoice(
-        mechanism, replace(request.bounds, loss=loss, alpha=alpha), predicted, {"bandwidth": bandwidth}
-    )
+    bounds = replace(request.bounds, loss=loss, alpha=alpha)
+    return MechanismChoice(mechanism, bounds, predicted, {"bandwidth": bandwidth})
 
 
-def _choose_structured_descent(
-    mechanism: StructuredGradientDescent | NoisySGD, request: MechanismRequest[StructuredBounds]
-) -> MechanismChoice:
+def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -> MechanismChoice:
     """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
-        rate, predicted = structured_step_size(request.bounds, request.guarantee, mechanism.steps)
+        rate, predicted = structured.structured_step_size(request.bounds, request.guarantee, mechanism.steps)
         if mechanism.step_size is None:
             mechanism = replace(mechanism, step_size=rate)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -386,9 +351,8 @@ def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoot
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
         return loss
-    raise parameter_error(
-        "loss", owner, f"one of {list(named)} or a smooth pairwise loss of dpconvex.losses", repr(loss)
-    )
+    allowed = f"one of {list(named)} or a smooth pairwise loss of dpconvex.losses"
+    raise parameter_error("loss", owner, allowed, repr(loss))
 
 
 def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
@@ -403,12 +367,10 @@ def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser.
-
-    ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
-    the AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation
-    also needs a small change of the Hessian's trace, ``kappa <= epsilon / 10`` or ``epsilon / (8 log(1 / delta))``.
-    """
+    """Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser."""
+    # alpha = 20 U ||noise||: noise moves the score of no row by more than 1/20. The direction is what counts for the
+    # AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation also
+    # needs a small change of the Hessian's trace, kappa <= epsilon / 10 or epsilon / (8 log(1 / delta)).
     alpha = 1.0
     for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
@@ -421,12 +383,10 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    r"""Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices.
-
-    It makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure epsilon the ratio at which the Jacobian
-    takes half of epsilon, ``d (exp(epsilon / (2 d)) - 1)``: the Delta of Algorithm 2 of the AUC paper, from public
-    facts and with counts that are bounds. The certificate states it.
-    """
+    """Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices."""
+    # It makes the curvature ratio epsilon / (8 log(1 / delta)), or for pure epsilon the ratio at which the Jacobian
+    # takes half of epsilon, d (exp(epsilon / (2 d)) - 1): the Delta of Algorithm 2 of the AUC paper, from public facts
+    # and with counts that are bounds. The certificate states it.
     try:
         calibrate_auc_objective(bounds, guarantee, {})
         return 0.0
@@ -438,19 +398,14 @@ def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
         ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta)))
     else:
         ratio = size * math.expm1(min(guarantee.epsilon_bound, 50.0 * size) / (2 * size))
-    needed = rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
+    needed = prescriptions.rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
     return max(0.0, needed - bounds.alpha)
 
 
 def choose_auc_mechanism(
-    mechanism: object,
-    bounds: PairwiseBounds,
-    single: LinearBounds,
-    guarantee: Guarantee,
-    alpha: float | None,
-    find_length: bool,
-    owner: str,
-) -> MechanismChoice:
+    mechanism: object, bounds: PairwiseBounds, single: LinearBounds, guarantee: Guarantee, alpha: float | None,
+    find_length: bool, owner: str,
+) -> MechanismChoice:  # fmt: skip
     """Choose the mechanism for the AUC.
 
     ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
@@ -481,9 +436,8 @@ def choose_auc_mechanism(
     elif isinstance(mechanism, (Moments, NoisyGradientDescent, OutputPerturbation)):
         found = mechanism
     if found is None:
-        raise parameter_error(
-            "mechanism", owner, f"one of {['auto', *named]} or a mechanism object of these kinds", repr(mechanism)
-        )
+        allowed = f"one of {['auto', *named]} or a mechanism object of these kinds"
+        raise parameter_error("mechanism", owner, allowed, repr(mechanism))
     if isinstance(found, NoisyGradientDescent):
         settings = {**found.settings(), "ranking": True}
         return MechanismChoice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})

@@ -6,8 +6,6 @@ noise; a robust model also loses what the noise adds to the dual norm of its coe
 every margin.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -15,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpconvex.checks import parameter_error
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.planning.excess_and_prescriptions import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
@@ -36,20 +35,14 @@ def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbatio
         return mechanism
     if isinstance(mechanism, str) and mechanism in ("auto", "output"):
         return OutputPerturbation()
-    raise ValueError(
-        f"The 'mechanism' parameter of {owner} must be 'auto', 'output' or an OutputPerturbation object: its objective "
-        f"is no sum of rank-one records. Got {mechanism!r} instead."
-    )
+    allowed = "'auto', 'output' or an OutputPerturbation object: its objective is no sum of rank-one records"
+    raise parameter_error("mechanism", owner, allowed, repr(mechanism))
 
 
 def with_best_output_penalty(
-    bounds: Penalised,
-    guarantee: Guarantee,
-    parameters: Parameters,
-    alpha: float | None = None,
-    curvature: float = CURVATURE,
-    margin_variance: float = MARGIN_VARIANCE,
-) -> Penalised:
+    bounds: Penalised, guarantee: Guarantee, parameters: Parameters, alpha: float | None = None,
+    curvature: float = CURVATURE, margin_variance: float = MARGIN_VARIANCE,
+) -> Penalised:  # fmt: skip
     """Return the bounds with the penalty, and for a tilt the wall, of smallest predicted risk.
 
     Against an adversary, noise of standard deviation t per coordinate adds about ``radius d t sqrt(2/pi)`` (``linf``)
@@ -85,14 +78,11 @@ def with_best_output_penalty(
 
 
 def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
-    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20.
-
-    Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
-    sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
-    """
-    noise = (
-        _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm * math.sqrt(bounds.n_features)
-    )
+    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20."""
+    # Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
+    # sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
+    noise = _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm
+    noise *= math.sqrt(bounds.n_features)
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):
         if noise * replace(bounds, alpha=alpha).minimiser_sensitivity() <= _SCORE_NOISE:
             break

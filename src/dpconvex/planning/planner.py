@@ -13,8 +13,6 @@ reference population in mapped units: columns fill [-1, 1] with normal values of
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -106,10 +104,8 @@ class PlannedProblem:
                 return self._logistic_risk(mechanism)
             if self.task == "linear" or self.task in RATES:
                 return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
-            levels = self.levels or (self.quantile,)
-            return float(
-                np.mean([prescriptions.mean_excess(self._quantile_excess(mechanism, level)) for level in levels])
-            )
+            each = [self._quantile_excess(mechanism, level) for level in self.levels or (self.quantile,)]
+            return float(np.mean([prescriptions.mean_excess(excess) for excess in each]))
         except ValueError:  # no penalty fits a tiny budget
             return math.inf
 
@@ -197,10 +193,8 @@ class PlannedProblem:
         spreads = np.sqrt(prescriptions.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
         if self.feature_spread is not None:
             spreads = np.array([self.feature_spread])
-        risks = [
-            prescriptions.logistic_excess(self.n_samples, self.n_features, float(spread), **settings)
-            for spread in spreads
-        ]
+        n, d = self.n_samples, self.n_features
+        risks = [prescriptions.logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
@@ -275,23 +269,11 @@ class Forecasts(PlannedProblem):
 
 
 def plan(
-    task: str,
-    n_samples: int,
-    n_features: int,
-    guarantee: Guarantee,
-    *,
-    quantile: float | Sequence[float] = 0.5,
-    neighbors: str = "replace_one",
-    bounded: bool = True,
-    row_norm: float | None = None,
-    residual_scale: float | None = None,
-    feature_spread: float | None = None,
-    class_rate: float | None = None,
-    n_classes: int = 2,
-    people: bool = False,
-    wanted: float | None = None,
-    mechanisms: Sequence[str] | None = None,
-) -> Forecasts:
+    task: str, n_samples: int, n_features: int, guarantee: Guarantee, *, quantile: float | Sequence[float] = 0.5,
+    neighbors: str = "replace_one", bounded: bool = True, row_norm: float | None = None,
+    residual_scale: float | None = None, feature_spread: float | None = None, class_rate: float | None = None,
+    n_classes: int = 2, people: bool = False, wanted: float | None = None, mechanisms: Sequence[str] | None = None,
+) -> Forecasts:  # fmt: skip
     """Plan a fit: predict every mechanism's excess risk, and the rows needed for a wanted one. Sees no data.
 
     Parameters
@@ -364,35 +346,21 @@ def plan(
         check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
     problem = PlannedProblem(
-        task=task,
-        n_samples=n_samples,
-        n_features=n_features,
-        guarantee=guarantee,
-        quantile=levels[0] if levels else cast(float, quantile),
-        neighbors=neighbors,
-        row_norm=longest if row_norm is None else row_norm,
-        max_norm=longest,
-        residual_scale=residual_scale,
-        feature_spread=feature_spread,
-        class_rate=class_rate,
-        levels=levels if len(levels) > 1 else (),
-        people=bool(people),
-        problems=1 if n_classes == 2 else int(n_classes),
-    )
+        task=task, n_samples=n_samples, n_features=n_features, guarantee=guarantee,
+        quantile=levels[0] if levels else cast(float, quantile), neighbors=neighbors,
+        row_norm=longest if row_norm is None else row_norm, max_norm=longest, residual_scale=residual_scale,
+        feature_spread=feature_spread, class_rate=class_rate, levels=levels if len(levels) > 1 else (),
+        people=bool(people), problems=1 if n_classes == 2 else int(n_classes),
+    )  # fmt: skip
     unknown = set(mechanisms or ()) - set(MECHANISMS[task])
     if unknown:
         raise parameter_error("mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown)))
     names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
     if not names:
         raise ValueError(f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead.")
-    forecasts = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
-    return Forecasts(
-        **vars(problem),
-        wanted=wanted,
-        forecasts=tuple(forecasts),
-        without_privacy=problem.forecast("none", wanted),
-        constant=problem.forecast("constant", wanted),
-    )
+    found = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
+    none, constant = (problem.forecast(name, wanted) for name in ("none", "constant"))
+    return Forecasts(**vars(problem), wanted=wanted, forecasts=tuple(found), without_privacy=none, constant=constant)
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

@@ -9,8 +9,6 @@ loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in
 parameters minimise a mean logarithm over ``s`` from U/20 to U/2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -70,13 +68,9 @@ def _direction_moments(bounds: StructuredBounds) -> list[tuple[float, float, flo
 
 
 def _structured_mean_excess(
-    bounds: StructuredBounds,
-    kernel: Kernel,
-    widths: Array,
-    penalties: Array,
-    noise: Array | float,
+    bounds: StructuredBounds, kernel: Kernel, widths: Array, penalties: Array, noise: Array | float,
     release: Array | float,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the predicted excess of a minimiser; all but the last axis is that of candidates, in units of U.
 
     ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
@@ -115,9 +109,7 @@ def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarante
     epsilon = share * guarantee.epsilon(delta)
     try:
         if delta > 0:
-            std = objective_perturbation_scale(
-                epsilon, share * delta, 1.0, ratio, rank=smooth.rank, neighbors=smooth.neighbors
-            )
+            std = objective_perturbation_scale(epsilon, share * delta, 1.0, ratio, smooth.rank, smooth.neighbors)
         else:
             records = 2 if smooth.neighbors == "replace_one" else 1
             left = epsilon - math.log1p(ratio)
@@ -129,12 +121,9 @@ def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarante
 
 @lru_cache(maxsize=256)
 def structured_objective_prescription(
-    kernel: Kernel,
-    bounds: StructuredBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Return penalty and bandwidth with the smallest predicted risk for objective perturbation.
 
     ``bounds`` has the kinked loss; ``alpha`` and ``bandwidth`` are fixed by the user or None.
@@ -170,12 +159,10 @@ def structured_objective_prescription(
 def _structured_link_prescription(
     kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None, bandwidth: float | None
 ) -> Prescription:
-    """Return penalty and bandwidth of objective perturbation for a loss with a link.
-
-    The reference population has rows of the link with second moment ``v = link_norm^2 / d`` along every direction and a
-    typical curvature of half the largest, so that a coefficient of square 1/2 errs by
-    ``(alpha^2 / 2 + noise^2) / (v c + alpha)^2`` per direction.
-    """
+    """Return penalty and bandwidth of objective perturbation for a loss with a link."""
+    # The reference population has rows of the link with second moment v = link_norm^2 / d along every direction and a
+    # typical curvature of half the largest, so that a coefficient of square 1/2 errs by (alpha^2 / 2 + noise^2) / (v c
+    # + alpha)^2 per direction.
     link = bounds.loss.link
     assert link is not None
     width = rounded_up(_NARROW * bounds.operator_norm) if bandwidth is None else bandwidth
@@ -197,12 +184,9 @@ def _structured_link_prescription(
 
 @lru_cache(maxsize=256)
 def structured_output_prescription(
-    kernel: Kernel,
-    bounds: StructuredBounds,
-    guarantee: Guarantee,
-    alpha: float | None = None,
+    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:
+) -> Prescription:  # fmt: skip
     """Return penalty and bandwidth of output perturbation; noise does not depend on the bandwidth, which is small."""
     unit = bounds.operator_norm
     width = rounded_up(_NARROW * unit) if bandwidth is None else bandwidth
@@ -212,20 +196,17 @@ def structured_output_prescription(
     for candidate in tried:
         term = calibrate_output_perturbation(replace(smooth, alpha=float(candidate)), guarantee, {}).noise["release"]
         stds.append(term.scale * (1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1)))
-    scores = _structured_mean_excess(
-        bounds, kernel, np.array(width / unit), tried[:, None] / unit, 0.0, np.array(stds)[:, None]
-    )
+    noise = 0.0, np.array(stds)[:, None]
+    scores = _structured_mean_excess(bounds, kernel, np.array(width / unit), tried[:, None] / unit, *noise)
     best = int(np.argmin(scores))
     return Prescription(rounded_up(float(tried[best])) if alpha is None else alpha, float(scores[best]), width)
 
 
 @lru_cache(maxsize=256)
 def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -> tuple[float, float]:
-    r"""Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk.
-
-    Around the optimum a step multiplies the error in direction j by ``a_j = 1 - rate c v_j / S`` and adds
-    ``rate * noise``; bias and variance of the mean of the later iterates are sums of powers of ``a_j``.
-    """
+    """Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk."""
+    # Around the optimum a step multiplies the error in direction j by a_j = 1 - rate c v_j / S and adds rate * noise;
+    # bias and variance of the mean of the later iterates are sums of powers of a_j.
     unit = bounds.operator_norm
     mu = planned_mu(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)

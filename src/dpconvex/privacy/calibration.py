@@ -4,8 +4,6 @@ Every search ends at a scale where the bound was evaluated and holds, with a rel
 profile itself. Inputs are public facts only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.types import Array
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
@@ -30,9 +28,7 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(10)
 def check_neighbors(neighbors: str, owner: str) -> str:
     """Return ``neighbors`` if it names a neighbouring relation, or raise."""
     if neighbors not in NEIGHBORS:
-        raise ValueError(
-            f"The 'neighbors' parameter of {owner} must be one of {list(NEIGHBORS)}. Got {neighbors!r} instead."
-        )
+        raise parameter_error("neighbors", owner, f"one of {list(NEIGHBORS)}", repr(neighbors))
     return neighbors
 
 

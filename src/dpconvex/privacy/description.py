@@ -1,7 +1,5 @@
 """Descriptions of losses and kernels as plain data: certificates can be read, checked and rebuilt without pickle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol
 

@@ -338,8 +338,7 @@ def _composed_guarantee_epsilon(epsilons: list[float], mu: float, delta: float) 
         )
         total = total.compose(single.self_compose(count))
     if mu > 0:
-        total = total.compose(
-            privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
-        )
+        gaussian = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+        total = total.compose(gaussian)
     # A thousandth of delta covers the rounding errors of the transforms.
     return float(total.get_epsilon_for_delta(0.999 * delta))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.privacy.bounds import PERSON, RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS
 from dpconvex.privacy.description import Facts
@@ -108,15 +108,9 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        dataset: str = "default",
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        *,
-        composition: str | None = None,
-    ) -> None:
+        self, path: str | os.PathLike[str], dataset: str = "default", epsilon: float | None = None,
+        delta: float | None = None, mu: float | None = None, *, composition: str | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"The 'path' parameter of Ledger must be a file path. Got {type(path).__name__} instead.")
         if os.fspath(path) in ("", ":memory:"):
@@ -162,15 +156,9 @@ class Ledger:
         self.composition: str = budget.composition
 
     def charge(
-        self,
-        guarantee: Guarantee,
-        *,
-        mu: float | None = None,
-        description: str = "",
-        mechanism: str = "",
-        neighbors: str = "replace_one",
-        unit: str = RECORD,
-    ) -> LedgerEntry:
+        self, guarantee: Guarantee, *, mu: float | None = None, description: str = "", mechanism: str = "",
+        neighbors: str = "replace_one", unit: str = RECORD,
+    ) -> LedgerEntry:  # fmt: skip
         """Record the cost of a release in the ledger, durably, or raise; call it before noise is drawn.
 
         Parameters
@@ -199,9 +187,7 @@ class Ledger:
                 kind = type(value).__name__
                 raise TypeError(f"The '{name}' parameter of Ledger.charge must be a string. Got {kind} instead.")
         if neighbors not in RELATIONS:
-            raise ValueError(
-                f"The 'neighbors' parameter of Ledger.charge must be one of {RELATIONS}. Got {neighbors!r} instead."
-            )
+            raise parameter_error("neighbors", "Ledger.charge", f"one of {RELATIONS}", repr(neighbors))
         unit = _check_ledger_unit(unit)
         with self._file.append() as snapshot:
             totals = self._totals(snapshot.states)
@@ -283,10 +269,8 @@ class Ledger:
         if head is not None:
             found = re.fullmatch(r"([1-9]\d{0,17})-([0-9a-f]{64})", str(head).strip())
             if found is None:
-                raise ValueError(
-                    "The 'head' parameter of Ledger.check must be what Ledger.head returned, a number, '-' and 64 "
-                    f"hexadecimal digits. Got {head!r} instead."
-                )
+                allowed = "what Ledger.head returned, a number, '-' and 64 hexadecimal digits"
+                raise parameter_error("head", "Ledger.check", allowed, repr(head))
             expected = (int(found[1]), found[2])
         snapshot, _ = self._file.verify(expected)
         return f"{snapshot.number}-{snapshot.digest}"
@@ -351,19 +335,15 @@ def _check_ledger_unit(unit: object) -> str:
     """Return a unit that certificates state, or raise."""
     if isinstance(unit, str) and (unit in (RECORD, PERSON) or _PERSON_OF_ROWS.fullmatch(unit) is not None):
         return unit
-    raise ValueError(
-        f"The 'unit' parameter of Ledger.charge must be {RECORD!r}, {PERSON!r} or 'one person, at most k rows'. "
-        f"Got {unit!r} instead."
-    )
+    allowed = f"{RECORD!r}, {PERSON!r} or 'one person, at most k rows'"
+    raise parameter_error("unit", "Ledger.charge", allowed, repr(unit))
 
 
 def _checked_ledger_mu(guarantee: object, mu: object) -> float | None:
     """Return the mu of a charge, or raise if it or the guarantee is not one."""
     if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
-        raise TypeError(
-            "The 'guarantee' parameter of Ledger must be PureDP, ApproxDP or GaussianDP. "
-            f"Got {type(guarantee).__name__} instead."
-        )
+        allowed = "PureDP, ApproxDP or GaussianDP"
+        raise parameter_error("guarantee", "Ledger", allowed, type(guarantee).__name__, kind=TypeError)
     return None if mu is None else check_number("mu", "Ledger.charge", mu, "a finite number of at least 0", 0, math.inf)
 
 

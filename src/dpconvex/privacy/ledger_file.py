@@ -5,8 +5,6 @@ transaction, so that reading totals or appending a record takes the same time ho
 fit together (truncation, flipped bits, a hand edit, an empty or foreign file) is an error, never an empty log.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -133,11 +131,9 @@ class LedgerFile:
 
     @contextmanager
     def append(self) -> Iterator[LedgerFileSnapshot]:
-        """Hold the write lock of the ledger's file over a block that gets the newest state.
-
-        What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
-        the block leaves the file as it was.
-        """
+        """Hold the write lock of the ledger's file over a block that gets the newest state."""
+        # What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
+        # the block leaves the file as it was.
         with self._open_ledger_file() as connection:
             with _ledger_file_transaction(connection, "IMMEDIATE"):
                 snapshot = self._newest_ledger_state(connection)

@@ -9,8 +9,6 @@ with ``ratio = L / sigma`` (gradient bound over noise) and ``kappa = beta / Lamb
 the strong convexity of the rest). Nothing in this module sees data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -24,6 +22,9 @@ from dpconvex.types import Array
 
 # Noise of this many sensitivities: what it does not certify, no noise does.
 _LARGEST_STD = 1e12
+# Nodes and weights on [0, 1]: 12 panels of 24 Gauss-Legendre points.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_PANEL_NODES, _PANEL_WEIGHTS = (np.arange(12)[:, None] / 12 + (_NODES + 1) / 24).ravel(), np.tile(_WEIGHTS / 24, 12)
 
 
 def two_sided_objective_delta(epsilon: float, ratio: float) -> float:
@@ -68,14 +69,6 @@ def glm_replace_objective_delta(epsilon: float, ratio: float, kappa: float) -> f
     return min(1.0, delta)
 
 
-@lru_cache(maxsize=1)
-def _panel_rule() -> tuple[Array, Array]:
-    """Return nodes and weights on [0, 1]: 12 panels of 24 Gauss-Legendre points."""
-    nodes, weights = np.polynomial.legendre.leggauss(24)
-    starts = np.arange(12)[:, None] / 12
-    return (starts + (nodes + 1) / 24).ravel(), np.tile(weights / 24, 12)
-
-
 def chi_objective_delta(epsilon: float, ratio: float, dimension: int) -> float:
     r"""Return ``E (1 - exp(epsilon - ratio r - ratio^2 / 2))_+`` for ``r`` chi-distributed with ``dimension`` degrees.
 
@@ -92,14 +85,13 @@ def chi_objective_delta(epsilon: float, ratio: float, dimension: int) -> float:
     mode = max(kink, math.sqrt(dimension - 1))
     # Left of the mode nothing below mode - 12 matters; right of it the density falls faster than exp(-mode s - s^2/2).
     low, high = max(kink, mode - 12), mode + 90 / (mode + math.sqrt(mode * mode + 90)) + 1
-    nodes, weights = _panel_rule()
     log_norm = (dimension / 2 - 1) * math.log(2) + float(gammaln(dimension / 2))
 
     def integral(start: float, stop: float) -> float:
-        r = start + (stop - start) * nodes
+        r = start + (stop - start) * _PANEL_NODES
         log_density = (dimension - 1) * np.log(r) - r * r / 2 - log_norm
         gain = -np.expm1(np.minimum(0.0, offset - ratio * r))
-        return float((stop - start) * (weights @ (np.exp(log_density) * gain)))
+        return float((stop - start) * (_PANEL_WEIGHTS @ (np.exp(log_density) * gain)))
 
     total = integral(mode, high) + (integral(low, mode) if low < mode else 0.0)
     tail = float(gammaincc(dimension / 2, high * high / 2))
@@ -169,22 +161,18 @@ def structured_objective_delta(epsilon: float, ratio: float, kappa: float, rank:
     if neighbors == "replace_one":
         chi = min(1.0, 2 * chi_objective_delta(reduced, 2 * ratio, rank))
         return min(renyi_objective_delta(epsilon, ratio, kappa, rank, "replace"), chi)
-    with_record = min(
-        renyi_objective_delta(epsilon, ratio, kappa, rank, "with"), chi_objective_delta(reduced, ratio, rank)
-    )
-    without_record = min(
-        renyi_objective_delta(epsilon, ratio, kappa, rank, "without"), chi_objective_delta(epsilon, ratio, rank)
-    )
-    return max(with_record, without_record)
+    deltas = [
+        min(renyi_objective_delta(epsilon, ratio, kappa, rank, direction), chi_objective_delta(left, ratio, rank))
+        for direction, left in (("with", reduced), ("without", epsilon))
+    ]
+    return max(deltas)
 
 
-def _check_objective_perturbation(
-    owner: str, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str
-) -> None:
+def _check_objective_perturbation(owner: str, lipschitz: float, kappa: float, rank: int, neighbors: str) -> None:
     check_neighbors(neighbors, owner)
     check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
     allowed = "a finite number of at least 0 (a smooth loss and alpha > 0)"
-    check_number("curvature_ratio", owner, curvature_ratio, allowed, 0, math.inf)
+    check_number("curvature_ratio", owner, kappa, allowed, 0, math.inf)
     check_count("rank", owner, rank)
 
 
@@ -202,14 +190,12 @@ def _smallest_std(profile: Callable[[float], float], target: float, epsilon: flo
     return smallest_safe_scale(lambda std: profile(1 / std) <= target)
 
 
-def objective_perturbation_delta(
-    epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
-) -> float:
+def objective_perturbation_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
     """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
     if rank > 1:
-        return structured_objective_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
+        return structured_objective_delta(epsilon, ratio, kappa, rank, neighbors)
     profile = glm_add_remove_objective_delta if neighbors == "add_or_remove_one" else glm_replace_objective_delta
-    return profile(epsilon, ratio, curvature_ratio)
+    return profile(epsilon, ratio, kappa)
 
 
 def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
@@ -220,13 +206,9 @@ def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_rat
 
 @lru_cache(maxsize=1024)
 def objective_perturbation_scale(
-    epsilon: float,
-    delta: float,
-    lipschitz: float,
-    curvature_ratio: float,
-    rank: int = 1,
+    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, rank: int = 1,
     neighbors: str = "replace_one",
-) -> float:
+) -> float:  # fmt: skip
     """Calibrate objective perturbation: the smallest std of ``b`` in ``J(theta) + <b, theta>``, J a SUM; the safe side.
 
     Parameters
@@ -278,19 +260,16 @@ def objective_perturbation_laplace_scale(
 
 
 @lru_cache(maxsize=1024)
-def trace_objective_scale(
-    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
-) -> float:
-    """Calibrate the std of ``b`` by :func:`trace_objective_delta`; ``curvature_ratio`` is a trace over Lambda."""
+def trace_objective_scale(epsilon: float, delta: float, lipschitz: float, kappa: float, neighbors: str) -> float:
+    """Calibrate the std of ``b`` by :func:`trace_objective_delta`; ``kappa`` is a trace over Lambda."""
     owner = "trace_objective_scale"
     target = delta_target(owner, epsilon, delta)
-    _check_objective_perturbation(owner, lipschitz, curvature_ratio, 1, neighbors)
-    return lipschitz * _smallest_std(
-        lambda ratio: trace_objective_delta(epsilon, ratio, curvature_ratio, neighbors),
-        target,
-        epsilon,
-        curvature_ratio,
-    )
+    _check_objective_perturbation(owner, lipschitz, kappa, 1, neighbors)
+
+    def profile(ratio: float) -> float:
+        return trace_objective_delta(epsilon, ratio, kappa, neighbors)
+
+    return lipschitz * _smallest_std(profile, target, epsilon, kappa)
 
 
 def trace_objective_laplace_scale(epsilon: float, sensitivity: float, curvature_ratio: float, rank: int) -> float:

@@ -74,10 +74,8 @@ class PreprocessingCertificate(CertifiedPromise):
             require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
-            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}[
-                self.mechanism
-            ]
-            ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
+            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}
+            ((name, needed),) = derive[self.mechanism](self.guarantee, self.n_samples, self.n_features).items()
             require(set(self.noise) == {name}, "The certificate's 'noise' is not that of its mechanism.")
             stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
             # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
@@ -112,11 +110,9 @@ def moment_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: i
 
 
 def _moment_certificate_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
-    r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
-
-    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
-    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
-    """
+    """Return the size of sums and second moments of rows in the unit ball, and their sensitivity together."""
+    # Replacing x by y moves (sum x, sum x x^T) by at most the root of 2 - 2 t + 2 - 2 t^2 with t = x . y, which is
+    # largest at t = -1/2: 3 / sqrt(2).
     size = n_features + n_features * (n_features + 1) // 2
     # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
     additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
@@ -202,18 +198,9 @@ class SelectionCertificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls,
-        guarantee: Guarantee,
-        strategy: str,
-        mean_repeats: float | None,
-        training_rows: int,
-        validation_rows: int,
-        score: ScoreBounds,
-        fits: Sequence[Certificate],
-        *,
-        label_set: str | None = None,
-        seeded: bool = False,
-    ) -> SelectionCertificate:
+        cls, guarantee: Guarantee, strategy: str, mean_repeats: float | None, training_rows: int, validation_rows: int,
+        score: ScoreBounds, fits: Sequence[Certificate], *, label_set: str | None = None, seeded: bool = False,
+    ) -> SelectionCertificate:  # fmt: skip
         """Derive a selection certificate's relation from its candidates' and the choice's noise from the guarantee."""
         relations = sorted({fit.neighbors for fit in fits})
         if len(relations) != 1:

@@ -186,16 +186,12 @@ class PrivacyFilter:
         if left is None and self.mu is None and cost.mu_squared > 0:
             left = self._unspent()
         return replace(
-            self,
-            spent_epsilon=_add_filter_charge(self.spent_epsilon, cost.epsilon),
+            self, spent_epsilon=_add_filter_charge(self.spent_epsilon, cost.epsilon),
             spent_delta=_add_filter_charge(self.spent_delta, cost.delta),
-            spent_mu_squared=_add_filter_charge(self.spent_mu_squared, cost.mu_squared),
-            before_gaussian=left,
+            spent_mu_squared=_add_filter_charge(self.spent_mu_squared, cost.mu_squared), before_gaussian=left,
             mixed=self.mixed or (self.before_gaussian is not None and cost.epsilon + cost.delta > 0),
-            charges=self.charges + 1,
-            neighbors=self.neighbors or neighbors,
-            unit=self.unit if self.charges else unit,
-        )
+            charges=self.charges + 1, neighbors=self.neighbors or neighbors, unit=self.unit if self.charges else unit,
+        )  # fmt: skip
 
     def _unspent(self) -> tuple[float, float]:
         """Return what the sums of epsilons and deltas leave; below 0 if it is overspent."""
@@ -249,13 +245,9 @@ class PrivacyFilter:
     def remaining(self) -> FilterRemaining:
         """Return what the filter has left, in words and numbers for people."""
         return FilterRemaining(
-            *self._left_in_filter(),
-            spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
-            budget_epsilon=self.epsilon,
-            budget_delta=self.delta,
-            budget_mu=self.mu,
-            charges=self.charges,
-        )
+            *self._left_in_filter(), spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
+            budget_epsilon=self.epsilon, budget_delta=self.delta, budget_mu=self.mu, charges=self.charges,
+        )  # fmt: skip
 
     def _left_in_filter(self) -> tuple[float, float, float]:
         """Return the epsilon and delta that the filter has left, and the mu."""

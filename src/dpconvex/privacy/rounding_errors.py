@@ -5,8 +5,6 @@ most e in each, sums whose exact values are no more than ``sensitivity`` apart a
 ``sensitivity + 2 e`` apart.
 """
 
-from __future__ import annotations
-
 import math
 
 UNIT = 2.0**-53
@@ -39,8 +37,6 @@ def summation_rounding_error(
     formed by the engine. With ``people``, ``n_rows`` counts people whose rows have weight 1 together: terms are as
     large together, but there may be ``MANY_ROWS`` of them.
 
-    Notes
-    -----
     Privacy: contributions are what the sum adds, multiples ``m_i x_i`` of rows with ``m_i`` as computed. How accurate
     ``m_i`` is does not matter to a sensitivity, as long as it follows from the record and public numbers and keeps
     its bound.

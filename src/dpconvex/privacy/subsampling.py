@@ -67,8 +67,6 @@ the loss 0 with what is left: these tails have the stated profile. Epsilon is th
   Euclidean norm, which Parseval's identity turns into an error of delta; all of it is added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -77,21 +75,15 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, ndtr, ndtri
 
-from dpconvex.checks import check_number
+from dpconvex.checks import check_number, parameter_error
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.types import Array
 
 SAMPLING = ("fixed", "poisson")
 
 _LARGEST_ORDER = 256
-_ORDERS = np.concatenate(
-    [
-        1 + np.geomspace(0.05, 0.9, 10),
-        np.arange(2.0, 33.0),
-        np.unique(np.round(np.geomspace(34, _LARGEST_ORDER, 22))),
-        np.geomspace(300, 2000, 8),
-    ]
-)
+_WHOLE_ORDERS = np.arange(2.0, 33.0), np.unique(np.round(np.geomspace(34, _LARGEST_ORDER, 22)))
+_ORDERS = np.concatenate([1 + np.geomspace(0.05, 0.9, 10), *_WHOLE_ORDERS, np.geomspace(300, 2000, 8)])
 _TAIL_STDS = 20.0  # standard deviations integrated beyond the peak of the largest term
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOSS_NODES, _LOSS_WEIGHTS = np.polynomial.legendre.leggauss(6)
@@ -107,9 +99,7 @@ _DIGITS = 4  # multipliers are rounded up to this many digits: the same on every
 def check_sampling(sampling: object, neighbors: str, owner: str) -> str:
     """Return ``sampling`` if it names a scheme of subsampling that has accounting under this relation, or raise."""
     if sampling not in SAMPLING:
-        raise ValueError(
-            f"The 'sampling' parameter of {owner} must be one of {list(SAMPLING)}. Got {sampling!r} instead."
-        )
+        raise parameter_error("sampling", owner, f"one of {list(SAMPLING)}", repr(sampling))
     check_neighbors(neighbors, owner)
     if sampling == "fixed" and neighbors == "add_or_remove_one":
         raise ValueError(
@@ -244,10 +234,8 @@ def _subsampled_loss_density(rate: float, mu: float, alone: float, x: Array) -> 
 def _subsampled_loss_grid(
     neighbors: str, rate: float, mu: float, steps: int, delta: float, alone: float
 ) -> tuple[float, list[tuple[int, Array]], float]:
-    """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out.
-
-    A law is the first index of the grid and the masses from there on.
-    """
+    """Return a grid's width, a law of a subsampled step's loss per order of data sets, and the mass left out."""
+    # A law is the first index of the grid and the masses from there on.
     # Losses beyond the last point cost at most a ten-thousandth of delta in all steps.
     reach = -float(ndtri(max(min(1e-4 * delta / (rate * steps), 1e-6), 1e-300)))
     start, stop = (mu / 2 if neighbors == "replace_one" else -30.0), mu + reach
@@ -295,10 +283,8 @@ def _subsampled_loss_grid(
 def composed_subsampling_epsilon(
     neighbors: str, rate: float, steps: int, mu: float, delta: float, alone: float = 1.0
 ) -> float:
-    """Bound epsilon by convolving a subsampled step's privacy loss with itself; infinite where it has none.
-
-    See the module's docstring; ``mu = sensitivity / std``.
-    """
+    """Bound epsilon by convolving a subsampled step's privacy loss with itself; infinite where it has none."""
+    # See the module's docstring; mu = sensitivity / std.
     with np.errstate(all="ignore"):
         width, laws, left_out = _subsampled_loss_grid(neighbors, rate, mu, steps, delta, alone)
     left = delta - steps * left_out

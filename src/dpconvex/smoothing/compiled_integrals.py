@@ -24,8 +24,6 @@ the facet, ``pdf(d)`` times the normal measure of a segment or of a polygon, who
 Imported lazily: numba takes a while to load.
 """
 
-from __future__ import annotations
-
 import math
 
 import numba

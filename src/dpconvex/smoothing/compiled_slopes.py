@@ -4,8 +4,6 @@ A loss is described by plain numbers (:func:`compile_slope`), so that one compil
 with :mod:`dpconvex.losses` and :mod:`dpconvex.smoothing` to rounding. Imported lazily: numba takes a while to load.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -21,13 +19,9 @@ from dpconvex.smoothing.moreau_envelopes import MoreauLoss
 
 _KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)
 _KERNELS: dict[type, int] = {
-    kernels.LogisticKernel: 0,
-    kernels.GaussianKernel: 1,
-    kernels.UniformKernel: 2,
-    kernels.EpanechnikovKernel: 3,
-    kernels.LaplacianKernel: 4,
-    kernels.ExponentialKernel: 4,
-}
+    kernels.LogisticKernel: 0, kernels.GaussianKernel: 1, kernels.UniformKernel: 2, kernels.EpanechnikovKernel: 3,
+    kernels.LaplacianKernel: 4, kernels.ExponentialKernel: 4,
+}  # fmt: skip
 
 
 class CompiledSlope(NamedTuple):
@@ -51,10 +45,8 @@ def compile_slope(loss: Loss) -> CompiledSlope | None:
         kernel = _KERNELS.get(type(loss.kernel))
         if kernel is None:
             return None
-        knots, jumps = np.array(loss.shape.knots), 2.0 * np.array(loss.shape.weights)
-        return CompiledSlope(
-            residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, loss.shape.slopes[0], 1.0, knots, jumps
-        )
+        first, knots, jumps = loss.shape.slopes[0], np.array(loss.shape.knots), 2.0 * np.array(loss.shape.weights)
+        return CompiledSlope(residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, first, 1.0, knots, jumps)
     if isinstance(loss, MoreauLoss):
         knots, slopes = np.array(loss.shape.knots), np.array(loss.shape.slopes)
         return CompiledSlope(residual, _MOREAU, 0, loss.modulus, loss.shape.slopes[0], 1.0, knots, slopes)

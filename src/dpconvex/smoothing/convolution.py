@@ -1,7 +1,5 @@
 """Convolution smoothing: a kinked loss averaged over a small random shift of its argument."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,10 +68,8 @@ class ConvolvedLoss(SmoothedLoss):
             smooth = isinstance(loss, Loss) and math.isfinite(loss.smoothness)
             if smooth:
                 remedy = f"{name} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
-            raise (ValueError if smooth else TypeError)(
-                "The 'loss' parameter of convolve must be a piecewise-linear loss such as Pinball, Hinge or "
-                f"KinkedLoss. Got {name} instead. {remedy}"
-            )
+            allowed = "a piecewise-linear loss such as Pinball, Hinge or KinkedLoss"
+            raise parameter_error("loss", "convolve", allowed, name, remedy, ValueError if smooth else TypeError)
         if not isinstance(kernel, Kernel):
             allowed, remedy = "a kernel such as LogisticKernel()", "See dpconvex.smoothing.KERNELS."
             raise parameter_error("kernel", "convolve", allowed, type(kernel).__name__, remedy, kind=TypeError)

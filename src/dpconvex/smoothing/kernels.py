@@ -8,8 +8,6 @@ and the gap is what is coded: it decays fast, so far from a kink the smoothed lo
 and without overflow, whatever the size of ``t``.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class Kernel(ABC):
     def _scalar(self, what: str, t: ArrayLike = 0.0) -> ScalarOrArray:
         if self.dim != 1:
             remedy = f"Pointwise losses have one variable: smooth them with {type(self).__name__}(dim=1)."
-            raise parameter_error("dim", type(self).__name__, f"1 for {what}", f"{self.dim}", remedy)
+            raise parameter_error("dim", type(self).__name__, f"1 for {what}", str(self.dim), remedy)
         return np.asarray(t, dtype=np.float64)[()]
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:

@@ -1,7 +1,5 @@
 """Kernels made from others: mixtures of them, and the law of one coordinate of a kernel in several dimensions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -139,7 +137,9 @@ class ExponentialMarginalKernel(Kernel):
         distance = np.abs(t)
         tail = np.zeros(np.shape(t))
         for order in np.arange(self.size / 2, 0.0, -1.0):
-            tail = tail + _radial_density_slope(order, distance)
+            # -p_order'(t) is t^a K_{a-1}(t), which at 0 is 0 unless a is 1/2.
+            constant, value = _bessel_density(order, abs(order - 1), distance)
+            tail = tail + constant * value
         if self.size % 2 == 0:
             tail = tail + _bickley_integral(1, distance) / math.pi
         return np.where(t < 0, tail, 1.0 - tail)
@@ -164,12 +164,6 @@ def _radial_density(order: float, t: ScalarOrArray) -> ScalarOrArray:
     """``p_order(t)`` for ``t >= 0``."""
     constant, value = _bessel_density(order, order, t)
     return constant * np.where(t < 1e-30, 2 ** (order - 1) * gamma(order), value)
-
-
-def _radial_density_slope(order: float, t: ScalarOrArray) -> ScalarOrArray:
-    """``-p_order'(t)`` for ``t >= 0``: ``t^a K_{a-1}(t)``, which at 0 is 0 unless a is 1/2."""
-    constant, value = _bessel_density(order, abs(order - 1), t)
-    return constant * value
 
 
 def _bickley_integral(power: int, t: ScalarOrArray) -> ScalarOrArray:

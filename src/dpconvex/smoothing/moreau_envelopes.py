@@ -6,8 +6,6 @@ over the conjugate's domain, and the maximiser y is its gradient. With the Huber
 ``c = b / w``, it is the same if ``b >= L``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,15 +54,13 @@ class MoreauLoss(SmoothedLoss):
         # Checked here and not in moreau: a loss read back from a file passes through here too.
         remedy = "A larger value is closer to the loss and less smooth."
         object.__setattr__(self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy))
+        allowed, got = "piecewise linear, Squared or Huber", type(self.loss).__name__
         if not isinstance(self.loss, PointwiseLoss):
-            allowed, remedy = "piecewise linear, Squared or Huber", "Write it as KinkedLoss(knots, slopes)."
-            raise parameter_error("loss", "moreau", allowed, type(self.loss).__name__, remedy, kind=TypeError)
+            remedy = "Write it as KinkedLoss(knots, slopes)."
+            raise parameter_error("loss", "moreau", allowed, got, remedy, kind=TypeError)
         if self.loss.piecewise_linear is None:
-            raise ValueError(
-                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-                f"Got {type(self.loss).__name__} instead. Its envelope has no closed form here, "
-                f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
-            )
+            known = f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
+            raise parameter_error("loss", "moreau", allowed, got, f"Its envelope has no closed form here, {known}")
 
     @property
     def smoothness(self) -> float:
@@ -409,10 +405,9 @@ class VectorMoreau(SmoothedVectorLoss):
             object.__setattr__(self, name, number)
         least = math.sqrt(self.loss.size) * (1 - 1e-12)
         if self.potential != "energy" and self.curvature < least:
-            raise ValueError(
-                f"The 'curvature' parameter of {owner} must be at least sqrt(m) for the potential {self.potential!r}: "
-                f"its conjugate must exist at every slope of the loss. Got {self.curvature!r} instead."
-            )
+            why = "its conjugate must exist at every slope of the loss"
+            allowed = f"at least sqrt(m) for the potential {self.potential!r}: {why}"
+            raise parameter_error("curvature", owner, allowed, repr(self.curvature))
 
     @property
     def smoothness(self) -> float:
@@ -420,10 +415,8 @@ class VectorMoreau(SmoothedVectorLoss):
         return self.curvature / self.width
 
     def _envelope_scaling(self, u: Array) -> tuple[Array, Array]:
-        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
-
-        Adding a coordinate to the clipped ones never lowers ``s``, so m rounds find them all.
-        """
+        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped."""
+        # Adding a coordinate to the clipped ones never lowers s, so m rounds find them all.
         clipped = np.zeros(u.shape, dtype=bool)
         for _ in range(u.shape[1] + 1):
             free = np.where(clipped, 0.0, u)
@@ -477,11 +470,9 @@ class VectorMoreau(SmoothedVectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl,
-    potential: str = "energy",
-    curvature: float = 1.0,
+    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0,
     width: float = 1.0,
-) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:
+) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:  # fmt: skip
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters

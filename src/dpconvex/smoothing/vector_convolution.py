@@ -13,8 +13,6 @@ bounded by M in the ellipse of radius r, where on a panel of half-length H the i
 ``b = H (r - 1/r) / 2``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,19 +62,6 @@ def _run_blocks(part: Callable[[slice], None], rows: int, size: int) -> None:
     list(in_threads(lambda start: part(slice(start, start + size)), starts, available_cores()))
 
 
-def convolution_normal_mixture(kernel: Kernel, size: int) -> tuple[Array, Array]:
-    """Return factors on the bandwidth and weights of the normal laws that make up a kernel in R^size."""
-    if isinstance(kernel, GaussianKernel):
-        return np.ones(1), np.ones(1)
-    if isinstance(kernel, MixtureKernel):
-        return np.array(kernel.widths), np.array(kernel.weights)
-    shape = (size + 1) / 2
-    left = math.floor((-26.0 / shape) / _LOG_STEP)
-    logs = _LOG_STEP * np.arange(left, math.ceil(3.8 / _LOG_STEP))
-    weights = np.exp(shape * logs - np.exp(logs) - gammaln(shape))
-    return np.sqrt(2.0 * np.exp(logs)), weights / weights.sum()
-
-
 class ConvolvedVectorLoss(SmoothedVectorLoss):
     """The checks that all convolved losses share."""
 
@@ -86,14 +71,11 @@ class ConvolvedVectorLoss(SmoothedVectorLoss):
     def _check_convolution(self, kinds: tuple[type, ...]) -> None:
         owner = "convolve_vector"
         if not isinstance(self.loss, kinds):
-            names = ", ".join(kind.__name__ for kind in kinds)
-            raise parameter_error(
-                "loss", type(self).__name__, names, type(self.loss).__name__, f"Use {owner}.", kind=TypeError
-            )
+            names, got = ", ".join(kind.__name__ for kind in kinds), type(self.loss).__name__
+            raise parameter_error("loss", type(self).__name__, names, got, f"Use {owner}.", kind=TypeError)
         if not isinstance(self.kernel, Kernel):
-            raise parameter_error(
-                "kernel", owner, "a kernel such as GaussianKernel()", type(self.kernel).__name__, kind=TypeError
-            )
+            got = type(self.kernel).__name__
+            raise parameter_error("kernel", owner, "a kernel such as GaussianKernel()", got, kind=TypeError)
         size = self.loss.outputs - (self.loss.link is not None)
         if self.kernel.dim not in (1, size):
             raise ValueError(
@@ -175,7 +157,16 @@ class SmoothedFacets(_IntegratedVectorLoss):
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
-        return convolution_normal_mixture(self.kernel, self.loss.outputs)
+        """Factors on the bandwidth and weights of the normal laws that make up the kernel."""
+        if isinstance(self.kernel, GaussianKernel):
+            return np.ones(1), np.ones(1)
+        if isinstance(self.kernel, MixtureKernel):
+            return np.array(self.kernel.widths), np.array(self.kernel.weights)
+        shape = (self.loss.outputs + 1) / 2
+        left = math.floor((-26.0 / shape) / _LOG_STEP)
+        logs = _LOG_STEP * np.arange(left, math.ceil(3.8 / _LOG_STEP))
+        weights = np.exp(shape * logs - np.exp(logs) - gammaln(shape))
+        return np.sqrt(2.0 * np.exp(logs)), weights / weights.sum()
 
     @cached_property
     def smoothness(self) -> float:
@@ -210,7 +201,11 @@ class SmoothedFacets(_IntegratedVectorLoss):
     @cached_property
     def _convolved_shape(self) -> tuple[MaxAffineFacets, Array, Array, Array, float]:
         """Facets of the convolved loss, basis, shared slope, and mean slope and offset at infinity."""
-        slopes, offsets = self._pieces()
+        if isinstance(self.loss, Bowl):
+            signs = self.loss.sign_vectors
+            slopes, offsets = np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
+        else:
+            slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
         shared = slopes[0]
         _, sizes, axes = np.linalg.svd(slopes - shared, full_matrices=False)
         basis = axes[: max(2, int((sizes > 1e-12 * sizes[0]).sum()))].T
@@ -224,12 +219,6 @@ class SmoothedFacets(_IntegratedVectorLoss):
         far = 1e6 * (1 + np.abs(facets.offsets).max()) * direction[None] / np.linalg.norm(direction)
         slope, constant, _, _ = _convolved_facet_sums(far, np.ones(1), facets)
         return facets, basis, shared, inner[piece] - slope[0], float(offsets[piece] - constant[0])
-
-    def _pieces(self) -> tuple[Array, Array]:
-        if isinstance(self.loss, Bowl):
-            signs = self.loss.sign_vectors
-            return np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
-        return np.array(self.loss.slopes), np.array(self.loss.offsets)
 
     def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         """Return value, gradient and Hessian of a loss convolved facet by facet."""
@@ -519,6 +508,5 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
         plain = loss.orthonormal and (isinstance(kernel, GaussianKernel) or loss.slope_dimension > 3)
         kind = SmoothedMax if plain else SmoothedFacets
         return kind(loss, kernel, bandwidth)  # type: ignore[arg-type]
-    raise parameter_error(
-        "loss", "convolve_vector", "L1Norm, L1WithLink, PiecewiseLinear or Bowl", type(loss).__name__, kind=TypeError
-    )
+    allowed = "L1Norm, L1WithLink, PiecewiseLinear or Bowl"
+    raise parameter_error("loss", "convolve_vector", allowed, type(loss).__name__, kind=TypeError)

@@ -21,6 +21,7 @@ from typing import Any
 
 from dpconvex.engine.dask.partitions import (
     Call,
+    Pair,
     Partition,
     PartitionFacts,
     PartitionMap,
@@ -33,7 +34,7 @@ from dpconvex.engine.dask.partitions import (
 )
 from dpconvex.engine.dask.schedule import report_progress
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
-from dpconvex.engine.rows import ClusterLostError, SourceChangedError
+from dpconvex.engine.rows import ClusterLostError, SourceChangedError, Sums
 from dpconvex.engine.summation import pairwise_summation
 from dpconvex.on_demand import dask
 
@@ -47,6 +48,8 @@ _LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedEr
 Task = tuple[Any, Sequence[int], str | None]
 #: Position of the first partition, number of partitions, and their sums.
 Block = tuple[int, int, Any]
+#: The sums of a worker, and the positions of partitions that it does not hold.
+Found = tuple[list[Block], list[int]]
 #: Of each partition: its position in the pass, its number in the table, changes of weights, and the call.
 Items = Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
 
@@ -103,9 +106,7 @@ class ClusterTable:
 
         self._finish_on_cluster(set(numbers), submit, accept_on_cluster)
 
-    def run(
-        self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool
-    ) -> list[tuple[Any, ...]]:
+    def run(self, jobs: Sequence[tuple[Partition, Call]], mapping: PartitionMap, grouped: bool) -> list[Sums]:
         """Run a call on each partition of the cluster and return the results, in order; sums of groups if `grouped`."""
         blocks: list[Block] = []
 
@@ -154,11 +155,9 @@ class ClusterTable:
         return add_cluster_groups(blocks) if grouped else [block[2] for block in blocks]
 
     def _finish_on_cluster(
-        self,
-        pending: set[int],
-        submit: Callable[[Sequence[int]], list[Task]],
+        self, pending: set[int], submit: Callable[[Sequence[int]], list[Task]],
         accept: Callable[[Sequence[int], Any], Sequence[int]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Submit tasks to the cluster until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
         asked: dict[str, tuple[_ClusterWorkerCall, float]] = {}
@@ -309,33 +308,25 @@ class ClusterPartition:
         return replace, (self.told,)
 
 
-def hold_on_cluster(table: ClusterTableFacts, number: int, pair: tuple[Any, Any]) -> ClusterPartition:
+def hold_on_cluster(table: ClusterTableFacts, number: int, pair: Pair) -> ClusterPartition:
     """Check a partition and keep it on this worker."""
     from distributed import get_worker
 
     worker = get_worker()
     with quiet():
-        file = _open_cluster_spill_file(table, worker.local_directory)
+        with _lock:
+            file, limit, folder = _files.get(table.name), table.limit, worker.local_directory
+            if limit is None:
+                limit = default_spill_limit(folder) // max(1, table.workers)
+            if file is None and limit > 0:
+                file = _files[table.name] = SpillFile(limit, folder)
         facts = check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
     held = ClusterPartition(facts, worker.address)
     _held[table.name, number] = held
     return held
 
 
-def _open_cluster_spill_file(table: ClusterTableFacts, folder: str) -> SpillFile | None:
-    with _lock:
-        file = _files.get(table.name)
-        if file is None:
-            limit = default_spill_limit(folder) // max(1, table.workers) if table.limit is None else table.limit
-            if limit <= 0:
-                return None
-            file = _files[table.name] = SpillFile(limit, folder)
-        return file
-
-
-def run_held_on_cluster(
-    table: str, mapping: PartitionMap, items: Items, grouped: bool
-) -> tuple[list[Block], list[int]]:
+def run_held_on_cluster(table: str, mapping: PartitionMap, items: Items, grouped: bool) -> Found:
     """Return the results of all partitions that this worker holds, and the positions of those that it does not."""
     missing: list[int] = []
 
@@ -354,7 +345,7 @@ def run_held_on_cluster(
 
 async def run_share(
     table: str, mapping: PartitionMap, parts: Sequence[Items], grouped: bool, dask_worker: Any = None
-) -> list[tuple[list[Block], list[int]] | BaseException]:
+) -> list[Found | BaseException]:
     """Return the result of `run_held_on_cluster` for each part of a pass, or its error, from threads of this worker.
 
     Called by name, beside the worker's tasks: a task's way through the states that a scheduler keeps of it takes
@@ -371,19 +362,17 @@ def ping() -> bool:
 
 
 def run_unheld_on_cluster(
-    position: int, call: Call, mapping: PartitionMap, source: Partition, pair: tuple[Any, Any]
-) -> tuple[list[Block], list[int]] | None:
+    position: int, call: Call, mapping: PartitionMap, source: Partition, pair: Pair
+) -> Found | None:
     """Return the result of a partition that nobody has room for, as `run_held_on_cluster` does; None if it changed."""
     found = run_on_partition_source(call, mapping, source.mark, source.pending, pair)
     return None if found is None else ([(position, 1, found)], [])
 
 
 def add_cluster_neighbours(blocks: Iterable[Block]) -> list[Block]:
-    """Add sums of neighbours, two blocks of as many partitions at a time, as `pairwise_summation` does in a group.
-
-    Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
-    that sums of the same partitions have the same bits wherever they were computed.
-    """
+    """Add sums of neighbours, two blocks of as many partitions at a time, as `pairwise_summation` does in a group."""
+    # Blocks come in order of their positions. Which are added depends on positions alone, never on who holds them, so
+    # that sums of the same partitions have the same bits wherever they were computed.
     added: list[Block] = []
     for block in blocks:
         added.append(block)
@@ -396,7 +385,7 @@ def add_cluster_neighbours(blocks: Iterable[Block]) -> list[Block]:
     return added
 
 
-def add_cluster_groups(blocks: Iterable[Block]) -> list[tuple[Any, ...]]:
+def add_cluster_groups(blocks: Iterable[Block]) -> list[Sums]:
     """Return the sums of all groups, of blocks that cover all partitions."""
     groups: list[list[Block]] = []
     for block in add_cluster_neighbours(blocks):

@@ -19,7 +19,7 @@ from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZe
 from dpconvex.engine.memory_rows import MemoryRows, writable_memory_view
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import RowMap, SourceChangedError
+from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.engine.summation import pairwise_summation
 from dpconvex.on_demand import dask
@@ -46,6 +46,8 @@ _PROBLEMS = {
     f"all text, at most {MOST_LABELS} different ones. Got others instead.",
 }
 
+Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is read again
+Pair = tuple[Any, Any]  # features and target
 Call = Callable[[MemoryRows], Any]
 Reweigh = Callable[[MemoryRows], MemoryRows]
 
@@ -148,9 +150,7 @@ def _read_partition_features(part: Any) -> Any:
     return writable_memory_view(np.asarray(values, dtype=dtype))
 
 
-def read_partition_pair(
-    pair: tuple[Any, Any], clean: PartitionTargets | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def read_partition_pair(pair: Pair, clean: PartitionTargets | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
         return _read_partition_features(pair[0]), np.asarray(pair[1])
@@ -203,31 +203,25 @@ def partition_objects_to_numbers(part: Any) -> Any:
     return part
 
 
-def _valid_partition_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows of a partition, of floats or of sparse ones, hold finite numbers only."""
-    if issparse(X) or isinstance(X, NonZeroRows):
-        return NonZeroRows.of(X).finite_rows()
-    # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
-    with np.errstate(all="ignore"):
-        valid = np.isfinite(X.sum(axis=1))
-    suspects = np.flatnonzero(~valid)
-    valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
-    return np.asarray(valid)
-
-
 @dataclass(frozen=True)
 class PartitionTargets:
-    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
+    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them."""
 
-    ``encode`` makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
-    """
-
+    # Makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
     encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
 
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return the marked targets of rows X."""
+        """Return the marked targets of rows X, of floats or of sparse ones."""
+        if issparse(X) or isinstance(X, NonZeroRows):
+            valid = NonZeroRows.of(X).finite_rows()
+        else:
+            # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
+            with np.errstate(all="ignore"):
+                valid = np.isfinite(X.sum(axis=1))
+            suspects = np.flatnonzero(~valid)
+            valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
         targets = self.encode(y)
-        return np.where(_valid_partition_rows(X) & np.isfinite(targets), targets, np.nan)
+        return np.where(valid & np.isfinite(targets), targets, np.nan)
 
 
 @dataclass(frozen=True)
@@ -239,7 +233,7 @@ class PartitionFacts:
     X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
     labels: npt.NDArray[Any] | None = None  # the distinct ones
-    mark: tuple[Any, ...] = ()  # fingerprint by which a partition is known when it is read again
+    mark: Mark = ()
     owner: str | None = None  # the worker of a cluster that holds it, None if it had no room
 
     @staticmethod
@@ -253,13 +247,9 @@ class PartitionFacts:
 
 
 def check_partition(
-    pair: tuple[Any, Any],
-    width: int,
-    numeric: bool,
-    spill: SpillFile | None,
-    clean: PartitionTargets | None = None,
+    pair: Pair, width: int, numeric: bool, spill: SpillFile | None, clean: PartitionTargets | None = None,
     reread: bool = False,
-) -> PartitionFacts:
+) -> PartitionFacts:  # fmt: skip
     """Check one partition, and park it in the spill file if there is one with room for it.
 
     With `clean` no value is wrong: the target is parked with NaN for invalid rows. A partition that is not parked, or
@@ -325,7 +315,7 @@ class Partition:
     """Source of the rows of one partition."""
 
     rows: int
-    mark: tuple[Any, ...]  # fingerprint by which the rows are known when they are read again
+    mark: Mark
     number: int  # of the partition in its table
     pair: Any = None  # delayed features and target, from their source
     graph: ScheduledPartition | None = None  # computes the pair in this process without other partitions
@@ -346,17 +336,15 @@ class Partition:
             assert self.graph is not None
             rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
         else:
-            encoded = (
-                self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
-            )
-            rows = mapping.rows(self.X.open(), encoded, cores)
+            y = self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
+            rows = mapping.rows(self.X.open(), y, cores)
             if self.weights is not None:
                 rows = rows.with_weights(self.weights.open())
             for change in self.pending:
                 rows = change(rows)
         return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
 
-    def holds(self, pair: tuple[Any, Any], clean: PartitionTargets | None) -> bool:
+    def holds(self, pair: Pair, clean: PartitionTargets | None) -> bool:
         """Return whether features and target that were read now are those of this partition, row by row."""
         try:
             X, y = read_partition_pair(pair, clean)
@@ -392,9 +380,7 @@ class PartitionMap:
     clean: PartitionTargets | None = None
     labels: bool = False
 
-    def source_rows(
-        self, pair: tuple[Any, Any], mark: tuple[Any, ...], pending: Iterable[Reweigh] = (), cores: int = 1
-    ) -> MemoryRows:
+    def source_rows(self, pair: Pair, mark: Mark, pending: Iterable[Reweigh] = (), cores: int = 1) -> MemoryRows:
         """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
         try:
             X, y = read_partition_pair(pair, self.clean)
@@ -428,8 +414,8 @@ def quiet() -> Iterator[None]:
 
 
 def run_on_partition_source(
-    call: Call, mapping: PartitionMap, mark: tuple[Any, ...], pending: Iterable[Reweigh], pair: tuple[Any, Any]
-) -> tuple[Any, ...] | None:
+    call: Call, mapping: PartitionMap, mark: Mark, pending: Iterable[Reweigh], pair: Pair
+) -> Sums | None:
     """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
     with quiet():
         try:
@@ -443,6 +429,6 @@ def run_here(call: Call, mapping: PartitionMap, partition: Partition, cores: int
     return tuple(call(partition.open(mapping, cores)))
 
 
-def add_partitions(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+def add_partitions(parts: Sequence[Any]) -> Sums | None:
     """Return the sums of a group of partitions; None if one of them changed."""
     return None if any(part is None for part in parts) else tuple(pairwise_summation(parts))

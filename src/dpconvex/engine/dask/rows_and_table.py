@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, defaul
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights, join_row_weights
-from dpconvex.engine.rows import RowMap, SourceChangedError
+from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
 from dpconvex.engine.sparse_rows import rows_in_memory, stack_sparse_rows
 from dpconvex.engine.summation import pairwise_summation, part_indices, spread_indices, sum_depth, summation_additions
 from dpconvex.on_demand import dask
@@ -64,8 +65,8 @@ class DaskRows:
         self.n_rows = sum(partition.rows for partition in self._partitions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Functions that are sent to workers may refer to the rows, whose data must not travel.
-        return _TableRowFacts, (self.n_rows, self.dim, self.row_map)
+        # Functions that are sent to workers may refer to the rows, whose data must not travel: public facts alone.
+        return partial(SimpleNamespace, n_rows=self.n_rows, dim=self.dim, row_map=self.row_map), ()
 
     @property
     def n_records(self) -> int:
@@ -105,19 +106,19 @@ class DaskRows:
         (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_records,))
         return float(total) / self.n_records
 
-    def sum(self, function: Any) -> tuple[Any, ...]:
+    def sum(self, function: Any) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
         return self._pass(lambda rows: rows.sum(function))
 
-    def sum_weighted(self, function: Any) -> tuple[Any, ...]:
+    def sum_weighted(self, function: Any) -> Sums:
         """Add ``function(block, y, w, v)`` over all blocks of rows, as `MemoryRows.sum_weighted` does."""
         return self._pass(lambda rows: rows.sum_weighted(function))
 
-    def sum_targets(self, function: Any) -> tuple[Any, ...]:
+    def sum_targets(self, function: Any) -> Sums:
         """Add ``function(y, w, v)`` over targets, given weights and row weights, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
-    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+    def combine(self, theta: Array, function: Any) -> Sums:
         """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
         return self._pass(lambda rows: rows.combine(theta, function))
 
@@ -174,9 +175,8 @@ class DaskRows:
         ]
         # Of no rows at all, the first partition gives none.
         picked = [number for number, local in enumerate(chosen) if local.size] or [0]
-        parts = list(
-            self._each([self._partitions[i] for i in picked], [partial(_take_table_rows, chosen[i]) for i in picked])
-        )
+        calls = [partial(_take_table_rows, chosen[i]) for i in picked]
+        parts = list(self._each([self._partitions[i] for i in picked], calls))
         X, y, w = (stack_sparse_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
@@ -199,16 +199,14 @@ class DaskRows:
         taken = self.take(chosen)
         return taken if weights is None else taken.with_row_weights(weights.part(chosen, rows))
 
-    def each(self, call: Call | Sequence[Call]) -> Iterator[tuple[Any, ...]]:
+    def each(self, call: Call | Sequence[Call]) -> Iterator[Sums]:
         """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order; one call for all, or one each."""
         return self._each(self._partitions, itertools.repeat(call) if callable(call) else call)
 
-    def _pass(self, call: Call) -> tuple[Any, ...]:
+    def _pass(self, call: Call) -> Sums:
         return tuple(pairwise_summation(self._each(self._partitions, itertools.repeat(call), grouped=True)))
 
-    def _each(
-        self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False
-    ) -> Iterator[tuple[Any, ...]]:
+    def _each(self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False) -> Iterator[Sums]:
         """Yield the results of all partitions of the Dask rows in order, added up in groups if asked for."""
         jobs = list(zip(partitions, calls, strict=False))
         if self._held is not None:
@@ -237,19 +235,10 @@ class DaskRows:
             yield result
 
 
-def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> tuple[Any, ...]:
+def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> Sums:
     """Return rows of a partition by their positions: raw features, mapped targets, weights."""
     taken = rows.take(indices)
     return taken.raw, taken.marked_targets, taken.weights
-
-
-@dataclass(frozen=True)
-class _TableRowFacts:
-    """Facts that a worker may know of rows that it does not hold."""
-
-    n_rows: int
-    dim: int
-    row_map: RowMap
 
 
 class DaskTable:
@@ -286,10 +275,8 @@ class DaskTable:
             self.held = ClusterTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
         elif graphs is not None:
-            checked = schedule_in_threads(
-                lambda graph: check_partition(graph.compute(), *settings), graphs, watched=True
-            )
-            facts = list(checked)
+            found = schedule_in_threads(lambda one: check_partition(one.compute(), *settings), graphs, watched=True)
+            facts = list(found)
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
             facts = compute_on_scheduler([check(pair, *settings) for pair in pairs], watched=True)
@@ -297,11 +284,9 @@ class DaskTable:
         self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
-        self.partitions = [
-            Partition(fact.rows, fact.mark, i, pairs[i], None if graphs is None else graphs[i], fact.X, fact.y)
-            for i, fact in enumerate(facts)
-            if fact.rows
-        ]
+        every = [None] * len(facts) if graphs is None else graphs
+        made = [Partition(fact.rows, fact.mark, i, pairs[i], every[i], fact.X, fact.y) for i, fact in enumerate(facts)]
+        self.partitions = [partition for partition in made if partition.rows]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]
 
     def unique(self) -> npt.NDArray[Any]:
@@ -309,13 +294,9 @@ class DaskTable:
         return np.unique(np.concatenate(self._labels))
 
     def rows(
-        self,
-        row_map: RowMap,
-        target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-        row_weights: RowWeights | None = None,
-    ) -> DaskRows | MemoryRows:
+        self, row_map: RowMap, target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
+        target_shift: float = 0.0, target_scale: float = 1.0, row_weights: RowWeights | None = None,
+    ) -> DaskRows | MemoryRows:  # fmt: skip
         """Return sums over the Dask table's rows; ``target(y)`` is applied to each partition's target first."""
         if not self.partitions:  # no rows at all fit into memory
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
@@ -350,20 +331,17 @@ class DaskTable:
         triples, _ = delayed_partitions(X, y, owner, values)
         known = {partition.number: partition for partition in self.partitions}
         call = dask.delayed(_map_table_column, pure=False, traverse=False)
-        found = compute_on_scheduler(
-            [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
-        )
+        tasks = [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
+        found = compute_on_scheduler(tasks)
         if [count for count, _ in found] != self.lengths:
             raise ValueError(problem)
         return [result for _, result in found]
 
 
 def _map_table_column(
-    function: Callable[[Any], Any],
-    triple: tuple[Any, Any, Any],
-    partition: Partition | None,
+    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], partition: Partition | None,
     clean: PartitionTargets | None,
-) -> tuple[int, Any]:
+) -> tuple[int, Any]:  # fmt: skip
     """Return the length of a partition of a Dask table's column, and a function of it; rows beside it must be known."""
     if partition is not None and not partition.holds(triple[:2], clean):
         raise SourceChangedError

@@ -6,8 +6,6 @@ bits, right to 2^-140 of itself; candidates below exp(-120) of the likeliest are
 by less than 1e-40, which `FAILURE_PROBABILITY` covers.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache

@@ -46,11 +46,9 @@ _LARGEST = 2.0**1000
 
 
 def _secure_noise_bytes() -> Callable[[int], bytes]:
-    """Return OpenSSL's AES-256 generator, or the operating system's where Python has no OpenSSL.
-
-    OpenSSL is seeded by the operating system, locks itself between threads, notices a fork and reseeds; it is about
-    15 times faster. Random bytes are a quarter of the time of a draw.
-    """
+    """Return OpenSSL's AES-256 generator, or the operating system's where Python has no OpenSSL."""
+    # OpenSSL is seeded by the operating system, locks itself between threads, notices a fork and reseeds; it is about
+    # 15 times faster. Random bytes are a quarter of the time of a draw.
     try:
         from ssl import RAND_bytes
     except ImportError:
@@ -170,11 +168,9 @@ class NoiseSource:
 
 
 def _add_noise_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
-    """Return value plus noise as multiples of the grid: the one place where they meet.
-
-    Both are whole numbers of cells. Floating-point addition gives their exact sum up to 2^53 cells, and beyond it the
-    exact sum rounded to 53 bits: post-processing.
-    """
+    """Return value plus noise as multiples of the grid: the one place where they meet."""
+    # Both are whole numbers of cells. Floating-point addition gives their exact sum up to 2^53 cells, and beyond it the
+    # exact sum rounded to 53 bits: post-processing.
     cells = on_grid(value, grid)
     return (cells + on_grid(noise, grid).reshape(cells.shape)) * grid
 

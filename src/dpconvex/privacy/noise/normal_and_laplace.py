@@ -152,12 +152,10 @@ _SHORT, _OPEN = -1, -2
 
 @numba.njit(nogil=True, cache=True)
 def _accept_normal_fraction(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
-    """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer.
-
-    Each of k + 1 rounds succeeds with probability ``exp(-x (2k + x) / (2k + 2))`` (algorithm B): a sequence of uniform
-    numbers below x is continued as long as it falls and, each time, a number below ``(2k + x) / (2k + 2)`` is drawn;
-    its length is even with that probability.
-    """
+    """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer."""
+    # Each of k + 1 rounds succeeds with probability exp(-x (2k + x) / (2k + 2)) (algorithm B): a sequence of uniform
+    # numbers below x is continued as long as it falls and, each time, a number below (2k + x) / (2k + 2) is drawn; its
+    # length is even with that probability.
     twice = whole + whole
     sides = twice + np.uint64(2)
     for _ in range(np.int64(whole) + 1):
@@ -299,11 +297,9 @@ class _ReplayedNormalWords:
 
 
 def _fill_normals(
-    words: Words,
-    out: NDArray[Entry],
-    kernel: Callable[[Block, NDArray[Entry], int], Filled],
+    words: Words, out: NDArray[Entry], kernel: Callable[[Block, NDArray[Entry], int], Filled],
     finish: Callable[[int, int, UniformForNormal], int | list[int]],
-) -> None:
+) -> None:  # fmt: skip
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
         part = out[start : start + _CHUNK]
@@ -387,10 +383,8 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
 
 
 def _round_l2_laplace(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -> list[int]:
-    """Return ``round(ratio R |z| / ||Z||)`` with every rounding, of digits too, downwards (0) or upwards (1).
-
-    The first `size` of the sizes z, all in units of ``2^-bits``, give the direction and the others R.
-    """
+    """Return ``round(ratio R |z| / ||Z||)`` with every rounding, of digits too, downwards (0) or upwards (1)."""
+    # The first size of the sizes z, all in units of 2^-bits, give the direction and the others R.
     direction, others = drawn[:size], drawn[size:]
     squares = sum((z + upper) ** 2 for z in others)  # 2 R, in units of 2^-2 bits
     norm = math.isqrt(sum((z + 1 - upper) ** 2 for z in direction)) + 1 - upper
