@@ -119,7 +119,7 @@ def test_a_disk_that_is_really_full(tmp_path):
         filler = tmp_path / "filler"
         with pytest.raises(OSError, match="space"):
             filler.write_bytes(b"x" * 70_000)
-        with pytest.raises(LedgerError, match=r"disk of the ledger .* is full"):
+        with pytest.raises(LedgerError, match=r"ledger at .* is on a full disk"):
             model(ledger).fit(*rows())
         assert len(ledger.entries()) == 1
         filler.unlink()

@@ -340,7 +340,7 @@ class Judge:
         levels, named = stated.get("levels", []), self.parameters.get("quantile")
         require(not levels or named is None or named == levels, "quantile")
         require(settings.get("levels", []) == levels, "levels")
-        parts = [rows for name in ("geometry_rows", "early_rows") if (rows := stated[name]) is not None]
+        parts = [rows for name in ("geometry_rows", "early_rows") if (rows := stated.get(name)) is not None]
         require(not parts or self.neighbors == "replace_one", "parts of the rows")
         return self._sums("LinearBounds")
 

@@ -62,8 +62,10 @@ def group_affine_pieces(slopes: Array, offsets: Array, centre: Array) -> Centred
     size = max(1.0, float(np.abs(slopes).max()))
     floor, groups = -math.inf, list[AffinePieceGroup]()
     directions = np.empty_like(slopes)
-    for slope, offset in zip(slopes - centre, offsets.tolist(), strict=True):
-        length = float(np.linalg.norm(slope))
+    with np.errstate(over="ignore"):  # a length beyond all numbers is infinite, and is refused as such
+        moved = slopes - centre
+        lengths = [float(np.linalg.norm(slope)) for slope in moved]
+    for slope, length, offset in zip(moved, lengths, offsets.tolist(), strict=True):
         if length <= 1e-12 * size:
             floor = max(floor, offset)
             continue
