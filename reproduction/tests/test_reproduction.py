@@ -51,6 +51,8 @@ def test_a_full_run_goes_on_from_a_quick_one(tmp_path):
     full = run_studies([STUDY], tmp_path, jobs=1, report=seen.append)
     assert [(p.done, p.total) for p in seen] == [(5, 8), (6, 8), (7, 8), (8, 8)]
     assert [row["seed"] for row in select(full.rows["toy/means"], n=20)] == [0, 1, 2, 3]
+    again = run_studies([STUDY], tmp_path, quick=True, jobs=1)  # what is known is not shown in part
+    assert again.rows == full.rows
 
 
 @pytest.mark.parametrize("of_default", [True, False])

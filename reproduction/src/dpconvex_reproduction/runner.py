@@ -242,8 +242,10 @@ def run_studies(
     distinct = list({study.name: study for study in studies}.values())
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
-    cells = {s.name: list(s.cells(quick and s.name not in full)) for s in runnable}
     stores = {study.name: _Store(folder, study, fresh) for study in runnable}
+    # What was run in full before is not shown in part.
+    whole = {s.name for s in runnable if all(_key(cell) in stores[s.name].done for cell in s.cells(False))}
+    cells = {s.name: list(s.cells(quick and s.name not in {*full, *whole})) for s in runnable}
     failures: dict[str, list[str]] = {}
     waiting = [
         (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
@@ -278,9 +280,9 @@ def run_studies(
         records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
         rows[study.name] = [row for record in records for row in record["rows"]]
         seconds = sum(record["seconds"] for record in records)
-        whole = len(study.cells(False))
+        every = len(study.cells(False))
         mean = seconds / max(1, len(records))
-        work[study.name] = Work(len(records), whole, seconds, mean * whole)
+        work[study.name] = Work(len(records), every, seconds, mean * every)
     return Results(rows, failures, skipped, work, warned)
 
 
