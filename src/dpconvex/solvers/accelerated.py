@@ -16,6 +16,10 @@ import numpy.typing as npt
 
 from dpconvex.checks import parameter_error
 from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
+from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.losses.pointwise import Loss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.adversarial import SaddleProblem
 from dpconvex.objectives.objective import Objective
@@ -26,10 +30,51 @@ from dpconvex.solvers.certified_descent import (
     DescentCertified,
     Solution,
 )
-from dpconvex.solvers.subgradient import load_subgradient_records
 from dpconvex.types import Array
 
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
+
+
+@dataclass(frozen=True)
+class SolverRecords:
+    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
+
+    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
+    """
+
+    rows: Array
+    targets: Array
+    weights: Array
+    loss: Loss
+    alpha: float
+    linear: Array
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.targets)
+
+    def slopes(self, theta: Array, chosen: slice | npt.NDArray[np.int64] = slice(None)) -> Array:
+        """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
+        margins = self.rows[chosen] @ theta
+        slopes = self.loss.gradient(self.targets[chosen], margins)
+        return np.asarray(self.weights[chosen] * slopes)
+
+
+def load_solver_records(objective: EmpiricalObjective, solver: str) -> SolverRecords:
+    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
+    rows = objective.rows if isinstance(objective, EmpiricalObjective) else None
+    if not isinstance(rows, MemoryRows) or isinstance(rows, SparseRows):
+        raise TypeError(
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
+            "with all their zeros. Use Newton() or LBFGS()."
+        )
+    block, targets, weights = rows.mapped()
+    block = np.ascontiguousarray(block)
+    if isinstance(objective.loss, ClampedTargetLoss):
+        targets = objective.loss.clamp(targets)
+    weights = weights * (objective.n_rows / objective.divisor)
+    return SolverRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
 
 
 @dataclass(frozen=True)
@@ -126,7 +171,7 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
 
     def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
         """Search by accelerated stochastic gradients with reduced variance (Katyusha)."""
-        records = load_subgradient_records(objective, "Katyusha")
+        records = load_solver_records(objective, "Katyusha")
         alpha, count = records.alpha, records.count
         batch = min(self.batch_size, count)
         steps = max(1, 2 * count // batch)
