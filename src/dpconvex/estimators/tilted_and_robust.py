@@ -299,19 +299,12 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
-        """Return the public facts of a robust fit, or raise for a set that no model file can hold."""
-        owner = type(self).__name__
-        if self.norm == "own":
-            raise ValueError(
-                f"The 'norm' parameter of {owner} must be one of 'l2', 'linf', 'l1', 'box' and 'hull': a set of one's "
-                "own has a support function, which no model file can hold. Use AdversarialObjective with "
-                "OutputPerturbation, or norm='hull' with shape=hull_of(...)."
-            )
+        """Return the public facts of a robust fit."""
         return facts.bounds_of(
             RobustBounds,
             loss,
             self.neighbors,
-            radius=check_nonnegative_setting("radius", self.radius, owner),
+            radius=check_nonnegative_setting("radius", self.radius, type(self).__name__),
             norm=self.norm,
             shape=_robust_shape(self.shape),
             cost=self._cost(),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         AdversarialResidualObjective,
         CostlyAdversaryObjective,
     )
-    from dpconvex.objectives.adversary_sets import check_support, hull_of
+    from dpconvex.objectives.adversary_sets import hull_of
     from dpconvex.objectives.empirical import EmpiricalObjective
     from dpconvex.objectives.objective import OwnObjective
     from dpconvex.objectives.pairwise_objective import PairwiseObjective, PartitionedPairwiseObjective
@@ -26,9 +26,9 @@ else:
             **dict.fromkeys(("PairwiseObjective", "PartitionedPairwiseObjective"), "pairwise_objective"),
             **dict.fromkeys(("StructuredObjective", "StructuredRecords"), "structured_objective"),
             **dict.fromkeys(("TiltedObjective", "WorstShareObjective"), "risk_measures"),
-            **dict.fromkeys(("check_support", "hull_of"), "adversary_sets"),
             "EmpiricalObjective": "empirical",
             "OwnObjective": "objective",
+            "hull_of": "adversary_sets",
             "TopRankObjective": "top_rank",
         },
     )
@@ -36,5 +36,5 @@ else:
 __all__ = [
     "AdversarialObjective", "AdversarialResidualObjective", "CostlyAdversaryObjective", "EmpiricalObjective",
     "OwnObjective", "PairwiseObjective", "PartitionedPairwiseObjective", "StructuredObjective", "StructuredRecords",
-    "TiltedObjective", "TopRankObjective", "WorstShareObjective", "check_support", "hull_of",
+    "TiltedObjective", "TopRankObjective", "WorstShareObjective", "hull_of",
 ]  # fmt: skip

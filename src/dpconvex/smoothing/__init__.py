@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
     from dpconvex.smoothing.moreau_envelopes import (
         BowlMoreau,
-        HellingerEnvelope,
         MoreauLoss,
         PiecesMoreau,
         VectorMoreau,
@@ -43,10 +42,7 @@ if TYPE_CHECKING:
     )
 else:
     _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Uniform", "")
-    _MOREAU = (
-        *("BowlMoreau", "HellingerEnvelope", "MoreauLoss", "PiecesMoreau", "VectorMoreau"),
-        *("moreau", "moreau_vector"),
-    )
+    _MOREAU = ("BowlMoreau", "MoreauLoss", "PiecesMoreau", "VectorMoreau", "moreau", "moreau_vector")
     _VECTOR = ("SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector")
     __getattr__, __dir__ = on_demand(
         __name__,
@@ -61,7 +57,7 @@ else:
 
 __all__ = [
     "KERNELS", "BowlMoreau", "ConvolvedLoss", "EpanechnikovKernel", "ExponentialKernel", "GaussianKernel",
-    "HellingerEnvelope", "Kernel", "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss",
+    "Kernel", "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss",
     "PiecesMoreau", "SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "UniformKernel",
     "VectorMoreau", "convolve", "convolve_vector", "moreau", "moreau_vector",
 ]  # fmt: skip
