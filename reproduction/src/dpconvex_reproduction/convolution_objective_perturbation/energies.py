@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.checks import check_number, check_positive
-from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear, PointwiseLoss, VectorLoss
+from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear, PointwiseLoss
 from dpconvex.smoothing import moreau_vector
 
 __all__ = ["HellingerEnvelope", "PowerEnvelope"]
@@ -119,7 +119,7 @@ class HellingerEnvelope:
     [0.5]
     """
 
-    loss: VectorLoss
+    loss: L1Norm | PiecewiseLinear | Bowl
     curvature: float
     width: float
 
