@@ -127,7 +127,6 @@ class DPAUCClassifier(PrivateAUCModel):
     bandwidth: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what an AUC certificate states beside what this estimator's settings say."""
         bounds, parameters, expected = certificate.bounds, certificate.parameters, self._auc_pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
@@ -175,7 +174,6 @@ class DPAUCClassifier(PrivateAUCModel):
         )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of an AUC fit."""
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -207,7 +205,6 @@ class DPAUCClassifier(PrivateAUCModel):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the AUC objective: of pairs, or of single records for the private fit."""
         bounds = certificate.bounds
         if isinstance(bounds, LinearBounds):
             return super()._objective(rows, certificate)

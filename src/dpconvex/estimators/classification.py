@@ -102,7 +102,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return isinstance(mechanism, NoisyGradientDescent) and not mechanism.plain
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what a classifier's certificate states beside what its settings say."""
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
         if loss.kind == "several":
@@ -116,7 +115,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, plain)}
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of a classifier's fit."""
         owner = type(self).__name__
         labels = label_set_facts(self, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -175,7 +173,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return row_weights
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        """Read features and class labels, and note the classes."""
         owner = type(self).__name__
         declared = declared_label_set(self.classes, owner, ordered=self._ordered_classes)
         if invalid_rows_setting(self) and declared is not None:

@@ -83,7 +83,6 @@ class TiltedOrRobustModel(PrivateLinearModel):
         return tilted_or_robust_loss(self.loss, self._named_losses, type(self).__name__)
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of a tilted or robust fit."""
         owner, loss = type(self).__name__, self._own_loss()
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
@@ -180,7 +179,6 @@ class PrivateTiltedModel(TiltedOrRobustModel):
         return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        """Return what a summary says about the tilt, or about the share of worst losses."""
         bounds, facts = self.certificate_.bounds, super()._summary_facts()
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
@@ -299,7 +297,6 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
-        """Return the public facts of a robust fit."""
         return facts.bounds_of(
             RobustBounds,
             loss,

@@ -100,7 +100,6 @@ class DPTopRankClassifier(PrivateAUCModel):
         return loss
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of a top-rank fit."""
         owner = type(self).__name__
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         parameters = self._two_labels(n_classes)
@@ -124,7 +123,6 @@ class DPTopRankClassifier(PrivateAUCModel):
         return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what a top-rank certificate states beside what this estimator's settings say."""
         bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
         return {
             "kind of bounds": (type(bounds), TopRankBounds),

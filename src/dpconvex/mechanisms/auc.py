@@ -169,7 +169,6 @@ class Moments(PrivateMechanism):
     name: ClassVar[str] = "moments"
 
     def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return private coefficients."""
         return fit_auc_moments(PrivatePairs(objective, certificate, noise), certificate, record)
 
 

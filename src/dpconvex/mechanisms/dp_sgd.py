@@ -259,7 +259,6 @@ class NoisySGD(PrivateMechanism):
         return super().certify(bounds, guarantee, parameters, seeded)
 
     def _run(self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the averaged iterates of noisy stochastic descent."""
         if isinstance(objective, StructuredObjective):
             return descend_noisy_sgd(objective, certificate, fast_sgd_generator(noise))
         return _NoisySGDRun(objective, certificate, noise).run()

@@ -144,7 +144,6 @@ class ExponentialMechanism(PrivateMechanism):
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the point that the exponential mechanism drew."""
         bounds = certificate.bounds
         radius, points, localise, shrinkage = _exponential_grid_settings(bounds, certificate.parameters["grid"])
         centre, limit = np.zeros(bounds.dimension), radius

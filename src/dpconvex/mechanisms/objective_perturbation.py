@@ -176,7 +176,6 @@ class ObjectivePerturbation(PrivateMechanism):
         return parameters
 
     def _run(self, objective: ExtendedObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         self._measure_pairs(minimiser, certificate, record)
         return minimiser.release(self.solver)

@@ -204,7 +204,6 @@ class OutputPerturbation(PrivateMechanism):
         return parameters
 
     def _run(self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the certified minimiser plus the output's noise, as the certificate states it."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         released = minimiser.release(self.solver, GAP in certificate.parameters)
         radius = certificate.parameters.get(RADIUS)

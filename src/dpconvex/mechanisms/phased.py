@@ -75,7 +75,6 @@ class Phased(PrivateMechanism):
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the released point of the last phase."""
         return release_phased_minimisers(objective, certificate, noise)
 
 

@@ -441,7 +441,6 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
 
     def _data_gradient(self, w: Array) -> Array:
-        """Return the pairwise gradient without penalty, from tables of scores where there are some."""
         cells = self._pairwise_cells(w)
         changed = _compose_pairwise_changes(self._changes)
         if cells is not None:

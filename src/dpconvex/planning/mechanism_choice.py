@@ -151,7 +151,6 @@ def _pinball_and_kernel(request: LinearRequest) -> tuple[Pinball, Kernel]:
 
 
 def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: LinearRequest) -> MechanismChoice:
-    """Choose penalty, bandwidth and level of the objective mechanism for a quantile."""
     loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
@@ -173,7 +172,6 @@ def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearReques
 
 
 def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
-    """Choose the settings of a noisy descent mechanism, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
@@ -308,7 +306,6 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
 
 
 def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredRequest) -> MechanismChoice:
-    """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
@@ -324,7 +321,6 @@ def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredReques
 
 
 def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -> MechanismChoice:
-    """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
         rate, predicted = structured.structured_step_size(request.bounds, request.guarantee, mechanism.steps)

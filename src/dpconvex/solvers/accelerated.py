@@ -91,7 +91,6 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
-        """Search by accelerated gradient steps (Nesterov)."""
         smoothness = accelerated_curvature_bound(objective)
         root = math.sqrt(smoothness / objective.strong_convexity)
         momentum = (root - 1) / (root + 1)
@@ -133,7 +132,6 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     seed: int = 0
 
     def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
-        """Search by accelerated stochastic gradients with reduced variance (Katyusha)."""
         records = load_solver_records(objective, "Katyusha")
         alpha, count = records.alpha, records.count
         batch = min(self.batch_size, count)
