@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -204,6 +204,11 @@ class PointwiseLoss(ABC):
         """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
         curvature = self.curvature_at(self._argument(y, z))
         return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
+
+
+def that_of_the_loss(name: str) -> Any:
+    """Return the property of a loss made from another one, ``self.loss``, that it has from it."""
+    return property(lambda made: getattr(made.loss, name), doc="That of the loss.")
 
 
 class _KinkedPointwiseLoss(PointwiseLoss):

@@ -250,13 +250,11 @@ _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
 }
 
 
-def contractive_bandwidth(
-    kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0, jump: float = 1.0
-) -> float:
+def contractive_bandwidth(kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0) -> float:
     """Choose the smallest bandwidth at which a mechanism's gradient step takes no two points further apart.
 
-    ``jump peak curvature_factor / (2 / step_size - alpha)``: the smoothed loss then has curvature
-    ``2 / step_size - alpha`` in theta. ``jump`` is the jump of the slope at the kink, 1 for the pinball loss.
+    ``peak curvature_factor / (2 / step_size - alpha)``: a smoothed pinball loss, whose slope jumps by 1, then has
+    curvature ``2 / step_size - alpha`` in theta.
     """
     room = 2 / step_size - alpha
     if not room > 0:
@@ -264,7 +262,7 @@ def contractive_bandwidth(
             "contractive_bandwidth needs step_size * alpha below 2. "
             f"Got step_size={step_size!r} and alpha={alpha!r} instead. Use a smaller step."
         )
-    return jump * kernel.peak * curvature_factor / room
+    return kernel.peak * curvature_factor / room
 
 
 def choose_structured_mechanism(mechanism: object, request: StructuredRequest, owner: str) -> MechanismChoice:

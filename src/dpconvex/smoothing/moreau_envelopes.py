@@ -157,7 +157,7 @@ class _QuadraticEnvelope(SmoothedVectorLoss):
     @property
     def approximation_gap(self) -> float:
         """``L^2 / (2 c) >= sup (g - e)``."""
-        return self.lipschitz**2 / (2 * self.modulus)
+        return float(self.lipschitz**2 / (2 * self.modulus))
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     @property
     def _most(self) -> int:
-        return min(self.outputs + 1, len(self.loss.slopes))
+        return min(int(self.outputs) + 1, len(self.loss.slopes))
 
     @cached_property
     def _envelope_systems(self) -> list[tuple[list[int], Array]]:
