@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from dpconvex.objectives.empirical import EmpiricalObjective
     from dpconvex.objectives.objective import OwnObjective
     from dpconvex.objectives.pairwise_objective import PairwiseObjective, PartitionedPairwiseObjective
-    from dpconvex.objectives.risk_measures import TiltedObjective, WorstShareObjective
+    from dpconvex.objectives.risk_measures import TiltedObjective, TopRankObjective, WorstShareObjective
     from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
-    from dpconvex.objectives.top_rank import TopRankObjective
 else:
     _ADVERSARIAL = ("Adversarial", "AdversarialResidual", "CostlyAdversary")
     __getattr__, __dir__ = on_demand(
@@ -25,11 +24,10 @@ else:
             **dict.fromkeys((f"{name}Objective" for name in _ADVERSARIAL), "adversarial"),
             **dict.fromkeys(("PairwiseObjective", "PartitionedPairwiseObjective"), "pairwise_objective"),
             **dict.fromkeys(("StructuredObjective", "StructuredRecords"), "structured_objective"),
-            **dict.fromkeys(("TiltedObjective", "WorstShareObjective"), "risk_measures"),
+            **dict.fromkeys(("TiltedObjective", "TopRankObjective", "WorstShareObjective"), "risk_measures"),
             "EmpiricalObjective": "empirical",
             "OwnObjective": "objective",
             "hull_of": "adversary_sets",
-            "TopRankObjective": "top_rank",
         },
     )
 
