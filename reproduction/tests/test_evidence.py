@@ -34,6 +34,7 @@ RESULTS = {
         *fits("dpconvex", True, 4.0, 0.30, 0.31, relation="replace_one"),
         *fits("alone", False, 4.0, 0.90, 0.91, relation="replace_one"),
     ],
+    "coverage": [{"percent": 93.5}],
     "speed": [
         {"name": "a fit", "value": 0.4, "bar": 0.5, "at_most": True, "passed": True, "detail": "0.2 / 0.5"},
         {"name": "memory", "value": 1.4, "bar": 1.3, "at_most": True, "passed": False, "detail": ""},
@@ -56,6 +57,7 @@ def test_tables_say_what_fits_are_worth():
     assert "of 1 real problems are between 43.0 % above and 43.0 % above" in words  # 0.3575 of four fits over 0.25
     assert "best of 2 private methods" in words
     assert "0 lost, 1 level, 0 won" in words
+    assert "93.5 %" in evidence.coverage_sentence(RESULTS)[0]
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
     assert "missed" in speed[3]

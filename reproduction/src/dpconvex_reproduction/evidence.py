@@ -1,7 +1,8 @@
 """``dpconvex reproduce evidence``: tables of README and docs/evidence, written from the results of the last runs.
 
 A table stands between ``<!-- evidence: NAME -->`` and ``<!-- end of evidence -->``. Accuracy comes from the
-benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``: so no number on these pages is typed in.
+benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``, coverage from what ``make coverage``
+stores: so no number on these pages is typed in.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = ["PAGES", "TABLES", "filled", "load_results", "main"]
 PAGES = ("README.md", "docs/evidence/cost.md", "docs/evidence/peers.md", "docs/evidence/scale.md")
 BENCH = "docs/reproduction/bench/results.parquet"
 SPEED = "docs/evidence/speed.json"
+COVERAGE = "docs/evidence/coverage.txt"
 _BLOCK = re.compile(r"(<!-- evidence: ([a-z ]+) -->\n)(.*?)(<!-- end of evidence -->)", re.DOTALL)
 _OURS = "dpconvex"
 _SHOWN = {"logistic": "log_loss", "linear": "r2", "quantile": "pinball"}
@@ -38,13 +40,14 @@ _RELATION = "add_or_remove_one"
 
 
 def load_results(root: Path) -> dict[str, list[Row]]:
-    """Return fits of the benchmark and measured speeds of a checkout; empty lists where nothing was run."""
+    """Return benchmark fits, measured speeds and line coverage of a checkout; empty lists where nothing was run."""
     import polars as pl
 
-    bench, speed = root / BENCH, root / SPEED
+    bench, speed, coverage = root / BENCH, root / SPEED, root / COVERAGE
     return {
         "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
         "speed": json.loads(speed.read_text(encoding="utf-8"))["measurements"] if speed.is_file() else [],
+        "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}] if coverage.is_file() else [],
     }
 
 
@@ -178,6 +181,15 @@ def speed_table(results: dict[str, list[Row]]) -> list[str]:
     return markdown_table(lines)
 
 
+def coverage_sentence(results: dict[str, list[Row]]) -> list[str]:
+    """Return which share of the library's lines the tests run."""
+    return [
+        f"The tests run {row['percent']:g} % of the library's lines, compiled kernels and other processes aside "
+        "(`make coverage`)."
+        for row in results["coverage"]
+    ] or ["(no rows)"]
+
+
 TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "in short": in_short,
     "cost": cost_table,
@@ -185,6 +197,7 @@ TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "peers": peers_table,
     "best peers": best_peers_table,
     "speed": speed_table,
+    "coverage": coverage_sentence,
 }
 
 
@@ -193,7 +206,7 @@ def filled(text: str, results: dict[str, list[Row]]) -> str:
 
     Examples
     --------
-    >>> filled("<!-- evidence: cost -->\nold\n<!-- end of evidence -->", {"fits": [], "speed": []})
+    >>> filled("<!-- evidence: cost -->\nold\n<!-- end of evidence -->", {"fits": []})
     '<!-- evidence: cost -->\n\n(no rows)\n\n<!-- end of evidence -->'
     """
 
