@@ -31,6 +31,7 @@ __all__ = ["PAGES", "TABLES", "filled", "load_results", "main"]
 PAGES = ("README.md", "docs/evidence/cost.md", "docs/evidence/peers.md", "docs/evidence/scale.md")
 BENCH = "docs/reproduction/bench/results.parquet"
 SPEED = "docs/evidence/speed.json"
+GROWTH = "docs/evidence/growth.json"
 COVERAGE = "docs/evidence/coverage.txt"
 _BLOCK = re.compile(r"(<!-- evidence: ([a-z ]+) -->\n)(.*?)(<!-- end of evidence -->)", re.DOTALL)
 _OURS = "dpconvex"
@@ -43,10 +44,15 @@ def load_results(root: Path) -> dict[str, list[Row]]:
     """Return benchmark fits, measured speeds and line coverage of a checkout; empty lists where nothing was run."""
     import polars as pl
 
-    bench, speed, coverage = root / BENCH, root / SPEED, root / COVERAGE
+    bench, coverage = root / BENCH, root / COVERAGE
     return {
         "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
-        "speed": json.loads(speed.read_text(encoding="utf-8"))["measurements"] if speed.is_file() else [],
+        **{
+            name: json.loads((root / path).read_text(encoding="utf-8"))["measurements"]
+            if (root / path).is_file()
+            else []
+            for name, path in (("speed", SPEED), ("growth", GROWTH))
+        },
         "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}] if coverage.is_file() else [],
     }
 
@@ -178,8 +184,8 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     )
 
 
-def speed_table(results: dict[str, list[Row]]) -> list[str]:
-    """Return measured times, growth and memory, with their bars."""
+def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
+    """Return measured times and memory, or how they grow, with their bars."""
     lines = [
         {
             "measured": row["name"],
@@ -188,7 +194,7 @@ def speed_table(results: dict[str, list[Row]]) -> list[str]:
             "missed": "" if row["passed"] else "missed",
             "behind it": row["detail"],
         }
-        for row in results["speed"]
+        for row in results[name]
     ]
     return markdown_table(lines)
 
@@ -210,6 +216,7 @@ TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "peers in short": partial(peers_table, most=5),
     "best peers": best_peers_table,
     "speed": speed_table,
+    "growth": partial(speed_table, name="growth"),
     "coverage": coverage_sentence,
 }
 
