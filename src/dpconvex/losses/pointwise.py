@@ -32,14 +32,7 @@ class PointwisePiecewiseLinear:
     ``c(u) = offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with
     ``weights[j] = (slopes[j + 1] - slopes[j]) / 2`` and ``slope = (slopes[0] + slopes[-1]) / 2``.
 
-    Parameters
-    ----------
-    knots : tuple of m >= 1 floats, increasing
-        Where the slope changes.
-    slopes : tuple of m + 1 floats, increasing
-        Slope left of the first knot, between neighbouring knots, right of the last.
-    height : float
-        Value at the first knot.
+    Knots, slopes and height are those of a :class:`KinkedLoss`.
     """
 
     knots: tuple[float, ...]

@@ -102,9 +102,6 @@ class _IntegratedVectorLoss(ConvolvedVectorLoss):
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         return self._convolved_parts(u, level, 2)[2]
 
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        return self._convolved_parts(u, level, 2)[1:]
-
 
 @dataclass(frozen=True)
 class SmoothedFacets(_IntegratedVectorLoss):
