@@ -18,7 +18,7 @@ from dpconvex.smoothing import (
     convolve_vector,
     moreau_vector,
 )
-from dpconvex.smoothing.kernels import ExponentialMarginalKernel, marginal_kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import ExponentialMarginalKernel, marginal_kernel
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 WIDE = PiecewiseLinear(np.concatenate([np.eye(6), -np.eye(6)]))

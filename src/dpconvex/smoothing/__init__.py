@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         Kernel,
         LaplacianKernel,
         LogisticKernel,
-        MixtureKernel,
         UniformKernel,
     )
+    from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
     from dpconvex.smoothing.moreau_envelopes import (
         BowlMoreau,
         MoreauLoss,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         convolve_vector,
     )
 else:
-    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Mixture", "Uniform", "")
+    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Uniform", "")
     _MOREAU = ("BowlMoreau", "MoreauLoss", "PiecesMoreau", "VectorMoreau", "moreau", "moreau_vector")
     _VECTOR = ("SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector")
     __getattr__, __dir__ = on_demand(
@@ -49,6 +49,7 @@ else:
         {
             **dict.fromkeys(("KERNELS", *(f"{name}Kernel" for name in _KERNELS)), "kernels"),
             **dict.fromkeys(("ConvolvedLoss", "convolve"), "convolution"),
+            "MixtureKernel": "mixture_and_marginal_kernels",
             **dict.fromkeys(_MOREAU, "moreau_envelopes"),
             **dict.fromkeys(_VECTOR, "vector_convolution"),
         },
