@@ -156,9 +156,9 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     )
     return textwrap.wrap(
         f"Untuned, at ε = 1, losses on the test rows of {len(ratios)} real problems are between {low} and {high} those "
-        f"of fits without privacy, {middle} in the median. Against the best of {peers} private methods, chosen with "
-        f"hindsight for every problem and budget: {words.count('loss')} lost, {words.count('tie')} level, "
-        f"{words.count('win')} won.",
+        f"of fits without privacy, {middle} in the median. Against the best of {peers} private methods with the "
+        f"same neighbours, chosen with hindsight for every problem and budget: {words.count('loss')} lost, "
+        f"{words.count('tie')} level, {words.count('win')} won.",
         120,
     )
 

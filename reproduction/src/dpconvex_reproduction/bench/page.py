@@ -34,6 +34,11 @@ _SETTING = ("data", "task", "relation", "epsilon")
 _DESCENTS = ("Opacus DP-SGD", "jax-privacy DP-SGD")
 #: Style, marker and its face of our methods.
 _OUR_LOOKS = {"dpconvex": ("-", "o", OURS), "dpconvex, splines": ((0, (5, 1)), "s", "white")}
+_FIGURES = (
+    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD's two packages the better "
+    "one is drawn. A panel shows the best four fifths of all means, so that a method that fails altogether does not "
+    "flatten the others."
+)
 _DRAWN = "Bars: two standard errors over seeds. Arrows: the line ends above or below the panel."
 _NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
 
@@ -100,8 +105,13 @@ class Contest:
             "peer is": self.theirs,
             "ahead by": self.ahead,
             "standard error": self.error,
-            "neighbours": relation,
+            "neighbours": _spoken(relation),
         }
+
+
+def _spoken(relation: str) -> str:
+    """Return neighbours as words."""
+    return {"add_or_remove_one": "one row more or less", "replace_one": "one row replaced"}.get(relation, relation)
 
 
 def _kind(task: str) -> str:
@@ -215,7 +225,7 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
         "",
     ]
     for number, (name, words) in enumerate(_figures(rows, folder)):
-        lines += (["## Figures", ""] if number == 0 else []) + [f"![{words}]({name})", ""]
+        lines += (["## Figures", "", _FIGURES, ""] if number == 0 else []) + [f"![{words}]({name})", ""]
     lines += ["## All means", "", *_means(rows), "", "## What each promises", "", *_promises(rows), ""]
     if left_out or failures:
         lines += ["## Not here", "", *[f"- {words}" for words in (*left_out, *dict.fromkeys(failures))], ""]
@@ -235,7 +245,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
                 words = f"{line[metric]:.4f}" + (f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else "")
                 merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
                 merged[key]["seeds"] = line["repeats"]
-                merged[key]["neighbours"] = key[2] or "not private"
+                merged[key]["neighbours"] = _spoken(key[2]) or "not private"
         shown += [f"### {task}", "", *markdown_table(list(merged.values())), ""]
     return shown[:-1]
 
@@ -263,7 +273,7 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
             save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger)
-            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {relation}"))
+            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {_spoken(relation)}"))
     return made
 
 
@@ -350,7 +360,7 @@ def _line(ax: Any, line: Sequence[Row], metric: str, peers: Sequence[str], shift
 
 
 def _limits(ax: Any, lines: Sequence[Row], level: float | None, metric: str, larger: bool) -> None:
-    """Show the best nine tenths of the range: a method that fails altogether must not flatten the others."""
+    """Show the best four fifths of the means: a method that fails altogether must not flatten the others."""
     values = sorted(row[metric] for row in lines)
     best = [level] if level is not None else []
     kept = values[len(values) // 5 :] if larger else values[: len(values) - len(values) // 5]
