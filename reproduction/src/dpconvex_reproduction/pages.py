@@ -54,8 +54,8 @@ def _verdict_in_words(outcome: Outcome) -> str:
 
 
 _VARIANTS = {
-    "paper": "an algorithm as printed",
-    "sound": "the same with noise that a proof covers",
+    "paper": "what the paper prints",
+    "sound": "the same algorithm with noise that a proof covers",
     "dpconvex": "our default",
     "not private": "a fit without noise",
 }
