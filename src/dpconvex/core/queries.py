@@ -149,7 +149,9 @@ class Query:
             error = summation_rounding_error(size, bounds.dimension, self.bound**2, people=bounds.people)
             return many * math.sqrt(changed) * self.bound**2 + 2 * error
         size = bounds.dimension if self.kind == "vector" else 1
-        return many * changed * self.bound * (1 + query_rounding_share(bounds, size))
+        # A thousandth, or what cannot be avoided; blocks are as long as the size of what is added allows.
+        share = max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
+        return many * changed * self.bound * (1 + share)
 
     def term(self, bounds: Bounds, mu: float, uses: int = 1) -> CertifiedNoise:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
@@ -160,38 +162,26 @@ class Query:
         )
 
 
-def query_of(term: CertifiedNoise) -> Query:
-    """Return the query that a term of a certificate states."""
-    return Query(term.query, term.record_bound, term.dimension)
-
-
-def query_rounding_share(bounds: Bounds, size: int | None = None) -> float:
-    r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
-
-    A thousandth, or what cannot be avoided: see :func:`largest_query_cancellation`. The length of blocks depends on the
-    size of what is added: that of a row, or of one number.
-    """
-    return max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
-
-
 def largest_query_cancellation(bounds: Bounds) -> float:
     r"""Return how large ``K = || |M| |M^-1| ||`` may be for a map M that is applied to sums of vectors.
 
     A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and so
     does its product with M. A record adds ``x = M^-1 u`` with ``||u|| <= b``, so the terms' sizes, mapped by ``|M|``,
     have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
-    apart by twice that, which is at most a share r of ``c b`` for ``K <= r c / (2 n e)``: :func:`query_rounding_share`.
+    apart by twice that, which is at most a share r of ``c b``, that of :meth:`Query.sensitivity`, for ``K <= r c / (2 n
+    e)``.
     """
-    return query_rounding_share(bounds) * _allowed_query_cancellation(bounds)
+    allowed = _allowed_query_cancellation(bounds, bounds.dimension)
+    return max(_ROUNDING_SHARE, 1 / allowed) * allowed
 
 
-def _allowed_query_cancellation(bounds: Bounds, size: int | None = None) -> float:
+def _allowed_query_cancellation(bounds: Bounds, size: int) -> float:
     """Return ``c / (2 n e)`` for a query's sums, for every number of rows that rounding is paid for."""
     number = most_summed_rows(bounds.n_samples, bounds.neighbors)
     rows, additions = MANY_ROWS if bounds.people else number, None
     if isinstance(bounds, StructuredBounds):
         additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = relative_rounding_error(rows, bounds.dimension if size is None else size, additions)
+    error = relative_rounding_error(rows, size, additions)
     return bounds.changed_records / (2 * number * error)
 
 
@@ -229,7 +219,7 @@ def prove_queries(certificate: Certificate) -> CertificateProof:
     if not terms:
         raise CertificateError("The certificate states no releases.")
     for name, term in terms:
-        query = query_of(term)
+        query = Query(term.query, term.record_bound, term.dimension)
         certificate.term(name, query.sensitivity(bounds), query.dimension, "sum", term.releases)
     relation = bounds.neighbors.replace("_", "-")
     laws = {term.distribution for _, term in terms}

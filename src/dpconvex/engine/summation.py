@@ -44,7 +44,7 @@ def summation_additions(n_rows: int, dim: int) -> int:
 def most_summation_additions(n_rows: int, dim: int) -> int:
     """Return a bound on the same for this many rows in memory, or in partitions of any sizes."""
     # A partition's blocks, blocks in a run and runs; then groups of partitions.
-    return min(n_rows, block_rows(dim)) + _SPARE + 2 * sum_depth(n_rows) + 4
+    return min(n_rows, block_rows(dim)) + _SPARE + 2 * (n_rows - 1).bit_length() + 4
 
 
 def pairwise_summation(parts: Iterable[Sums | Partial]) -> Partial:

@@ -42,25 +42,21 @@ def summation_rounding_error(
     its bound.
     """
     terms = MANY_ROWS if people else n_rows
-    relative = _relative_rounding_error(terms, dimension, additions, 0)
+    relative = relative_rounding_error(terms, dimension, additions, mapped=False)
     return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
 
 
-def relative_rounding_error(n_rows: int, dimension: int, additions: int | None = None) -> float:
-    """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' norms.
+def relative_rounding_error(n_rows: int, dimension: int, additions: int | None = None, mapped: bool = True) -> float:
+    """Bound the error of a sum over rows, and of its product with a matrix if `mapped`, relative to the terms' norms.
 
-    Norms are those of rows that were mapped by the same matrix, and err as their products do. `additions` are those
-    that a term passes through at most, where sums are not formed by the engine.
+    ``k u / (1 - k u)`` for the k roundings of a term, rounded up; infinite where no digits are left. Norms are those of
+    rows that were mapped by the same matrix, and err as their products do. `additions` are those that a term passes
+    through at most, where sums are not formed by the engine.
     """
-    return _relative_rounding_error(n_rows, dimension, additions, 2 * (dimension + 1))
-
-
-def _relative_rounding_error(n_rows: int, dimension: int, additions: int | None, more: int) -> float:
-    """Return ``k u / (1 - k u)`` for the k roundings of a term, rounded up; infinite where no digits are left."""
     from dpconvex.engine.summation import most_summation_additions
 
     added = most_summation_additions(n_rows, dimension) if additions is None else additions
-    roundings = added + _TERM + more
+    roundings = added + _TERM + (2 * (dimension + 1) if mapped else 0)
     if roundings * UNIT > 0.5:
         return math.inf
     return roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)
