@@ -63,10 +63,6 @@ class PersonUnit:
             raise parameter_error("rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'.")
         return cls(count, people=True, weighted=weighted)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the unit as bounds state it."""
-        return {"people": self.people, "rows_per_person": self.rows_each, "weighted_rows": self.weighted}
-
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""
         if self.people or self.rows_each > 1 or self.weighted:
