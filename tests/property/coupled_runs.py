@@ -104,7 +104,7 @@ def facts(
     mechanism = NoisyGradientDescent(steps=steps)
     known = None if raw else (-1.0, 1.0)
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
-    row_map = mechanism.mapped(row_map)
+    row_map = row_map.weighted(mechanism.clip_limit)
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, ignored_rows=void
     )

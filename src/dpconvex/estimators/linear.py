@@ -130,7 +130,7 @@ class PrivateLinearModel(PrivateModel):
             )
         facts = self._public_facts(privacy_unit, n_features)
         bounds = facts.linear_bounds(loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0)
-        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         return self._certified_plan(facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters})
 
     def certify(
@@ -385,7 +385,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     ) -> MechanismPlan:
         """Return the plan of a private linear fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
-        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         settings = mechanism.settings(levels=levels)
         if loss.kind != "margin" and facts.parameters["target_bounds"] is None:
             settings["raw_target"] = True

@@ -313,7 +313,7 @@ class PrivateModel(BaseEstimator):
         row_map = row_map or facts.mapping
         # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
         if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping:
-            row_map = mechanism.mapped(facts.row_map)
+            row_map = facts.row_map.weighted(mechanism.clip_limit)
         return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:

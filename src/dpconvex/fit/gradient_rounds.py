@@ -41,13 +41,6 @@ def second_difference_penalty(curves: Sequence[tuple[int, int, float]], lead: in
     return penalty
 
 
-def _penalised(mean: Array, curvature: Array, penalty: Array | None) -> Array:
-    """Return the minimiser of a round's quadratic function around a mean, plus the penalty."""
-    if penalty is None:
-        return mean
-    return np.asarray(np.linalg.solve(curvature + penalty, curvature @ mean))
-
-
 class GradientRounds:
     """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
 
@@ -107,8 +100,10 @@ class GradientRounds:
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
-            phi = self._limit_step(phi, _penalised(mean, hessian, penalty), loss.scale)
-        return replace(found, mean=_penalised(mean, hessian, penalty))
+            if penalty is not None:  # the minimiser of the quadratic function around the mean, plus the penalty
+                mean = np.asarray(np.linalg.solve(hessian + penalty, hessian @ mean))
+            phi = self._limit_step(phi, mean, loss.scale)
+        return replace(found, mean=mean)
 
     def _release_gradient(
         self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None

@@ -8,7 +8,7 @@ so other laws mislead the first counts only. Where noise hides everything, the a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit, logit
@@ -37,27 +37,20 @@ class LocationPrior:
     # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from
     # there is log-uniform.
     origin: float | None = None
+    width: float = field(init=False)  # of the bracket
+    ends: tuple[float, float] = field(init=False)  # of the line of the search
+    log_scales: Array = field(init=False)  # logarithms of possible scales, an octave apart or less
 
-    @property
-    def width(self) -> float:
-        """Width of the bracket."""
-        return max(self.high - self.low, 1e-300)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of the line of the search."""
+    def __post_init__(self) -> None:
+        width, widest = max(self.high - self.low, 1e-300), max(self.widest, self.below, self.above)
+        ends = self.low - width / 2 * (self.below > 0), self.high + width / 2 * (self.above > 0)
         if self.origin is not None:
-            sizes = np.abs(np.array([self.low, self.high]) - self.origin) / (constants.ORIGIN_WIDTH * self.width)
-            return -float(np.log1p(sizes[0])), float(np.log1p(sizes[1]))
-        aside = self.width / 2
-        return self.low - aside * (self.below > 0), self.high + aside * (self.above > 0)
-
-    @property
-    def log_scales(self) -> Array:
-        """Logarithms of possible scales, an octave apart or less."""
-        widest = max(self.widest, self.below, self.above)
+            sizes = np.abs(np.array([self.low, self.high]) - self.origin) / (constants.ORIGIN_WIDTH * width)
+            ends = -float(np.log1p(sizes[0])), float(np.log1p(sizes[1]))
         octaves = max(2, math.ceil(math.log2(widest / self.finest)) + 1)
-        return np.linspace(math.log(self.finest), math.log(widest), octaves)
+        scales = np.linspace(math.log(self.finest), math.log(widest), octaves)
+        for name, value in (("width", width), ("ends", ends), ("log_scales", scales)):
+            object.__setattr__(self, name, value)
 
     def at(self, line: Array) -> Array:
         """Return the locations, quantiles, that points of the prior's line stand for."""

@@ -116,7 +116,11 @@ class NewtonPosterior:
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(_FACTORS)
         if self.earlier is not None:
             before, noise_variance = self.earlier
-            noise_variance = noise_variance + self._drift(found[_EXPECTED], variance[_EXPECTED])
+            # Its variance between the minimisers of earlier rounds and of these: expected, observed.
+            apart = ((found[_EXPECTED] - before) ** 2 - variance[_EXPECTED] - noise_variance)[self.lead :]
+            expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
+            seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
+            noise_variance = noise_variance + max(seen, expected / 4)
             both = variance + noise_variance
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
             # One variance may be 1e300: quotients do not overflow, products would.
@@ -134,15 +138,6 @@ class NewtonPosterior:
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
         return PosteriorEstimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
-
-    def _drift(self, found: Array, variance: Array) -> float:
-        """Return the posterior's variance between the minimisers of earlier rounds and of these: expected, observed."""
-        assert self.earlier is not None
-        before, noise_variance = (each[self.lead :] for each in self.earlier)
-        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance
-        expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
-        seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
-        return max(seen, expected / 4)
 
 
 def scale_variances(scale: float) -> Array:

@@ -27,7 +27,7 @@ from dpconvex.checks import check_count, check_number, parameter_error
 from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, RowMap
+from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit.fit_plan import FitConfig, plan_fit, planned_mu
 from dpconvex.fit.private_fit import PrivateFit
@@ -162,17 +162,9 @@ class NoisyGradientDescent(PrivateMechanism):
         several = {"levels": list(levels), "targets": targets} if levels else {}
         return {"steps": steps, "bandwidth": bandwidth, "kernel": describe(kernel or LogisticKernel()), **several}
 
-    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        parameters.setdefault("gradient", self.settings())
-        return parameters
-
-    def mapped(self, row_map: RowMap) -> RowMap:
-        """Return the row map that weights long rows; without feature bounds, columns are clipped at ``clip_limit``."""
-        return row_map.weighted(self.clip_limit)
-
     @property
     def clip_limit(self) -> float:
-        """Where columns without bounds are clipped."""
+        """Where columns without bounds are clipped, as long rows are weighted."""
         return CLIP_LIMIT if self.plain else RAW_CLIP_LIMIT
 
     @property
@@ -185,13 +177,12 @@ class NoisyGradientDescent(PrivateMechanism):
         self, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
         """Derive the certificate of noisy gradient descent from public facts."""
-        if not self.plain:
-            return super().certify(bounds, guarantee, parameters, seeded)
-        chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
-        chosen["plain"] = plain_descent_settings(
-            cast(LinearBounds, bounds), self.step_size, self.start, self.covariance, self.average, self.truncation
-        )
-        return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
+        chosen, plain = dict(parameters or {}), self.plain
+        chosen.setdefault("gradient", self.settings())
+        if plain:
+            choices = self.step_size, self.start, self.covariance, self.average, self.truncation
+            chosen["plain"] = plain_descent_settings(cast(LinearBounds, bounds), *choices)
+        return Certificate.issue(PLAIN if plain else self.name, bounds, guarantee, chosen, seeded)
 
     def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
@@ -209,10 +200,6 @@ class NoisyGradientDescent(PrivateMechanism):
             return SeveralQuantiles(rows, config, *smoothing, record, origin).run().T
         found = PrivateFit(rows, config, *smoothing, record, origin).run()
         return found.T if found.ndim == 2 else found
-
-    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
-        targets = certificate.parameters["gradient"].get("targets", 1)
-        return {"targets": targets} if targets > 1 else {}
 
 
 def stated_farthest(certificate: Certificate) -> float:

@@ -62,17 +62,13 @@ class PrivateMechanism:
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> Array:
         """Return private coefficients; see :meth:`Mechanism.release`."""
-        check_minimised_objective(objective, certificate, **self._objective_fact_overrides(certificate))
+        check_minimised_objective(objective, certificate)
         released: Facts = {} if record is None else record
         return self._run(objective, certificate, NoiseSource.of(rng), released)
 
     def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         """Return the parameters of a run, with those that this mechanism chooses."""
         return parameters
-
-    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
-        """Return facts of the objective that the bounds do not state, such as a number of targets."""
-        return {}
 
     def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""

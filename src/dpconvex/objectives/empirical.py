@@ -100,7 +100,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None, linear: npt.ArrayLike | None = None
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
 
     @property
     def public_facts(self) -> dict[str, object]:
