@@ -16,7 +16,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
-from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _LiftedSlopes, _PrivateRowCache
+from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _LiftedSlopes
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import (
     Coordinates,
@@ -141,14 +141,11 @@ def test_what_was_checked_cannot_change_afterwards(question):
 
 
 def test_only_the_same_question_is_answered_from_memory():
-    cache, made = _PrivateRowCache(), []
-    for key in ("a", "a", "b", "a"):
-        assert cache.last("slot", key, lambda key=key: made.append(key) or f"answer {key}") == f"answer {key}"
-    assert made == ["a", "b", "a"]
-    cache.free_unless("slot", "a")
-    assert cache.holds("slot", "a")
-    cache.free_unless("slot", "b")
-    assert not cache.holds("slot", "a")
+    asked = handle("rows")
+    asked._kept["slot"] = "a", "answer"
+    assert asked._held("slot", "a") == "answer"
+    assert asked._held("slot", "b") is None
+    assert asked._held("another slot", "a") is None
 
 
 def test_eigenvalues_that_are_nearly_equal_are_one_bulk():

@@ -114,7 +114,6 @@ class PrivateAnswers:
 
 
 Method = TypeVar("Method", bound=Callable[..., object])
-Made = TypeVar("Made")
 
 
 def _one_private_answer(method: Method) -> Method:
@@ -122,7 +121,7 @@ def _one_private_answer(method: Method) -> Method:
 
     @functools.wraps(method)
     def answer(self: PrivateRows, *asked: object, **more: object) -> object:
-        with self._cache.lock, np.errstate(all="ignore"), warnings.catch_warnings():
+        with self._lock, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return method(self, *asked, **more)
 
@@ -148,7 +147,9 @@ class PrivateRows:
         self._targets, self._rows = tuple(targets), targets[0]
         self._size: int | None = None  # of a part
         self._lead = int(self.bounds.fit_intercept)
-        self._cache = _PrivateRowCache()
+        self._lock = threading.RLock()  # one question at a time
+        # By slot, the last question of its kind and what may serve the next: coordinates, weights, a counter, a part.
+        self._kept: dict[object, tuple[object, Any]] = {}
 
     def target(self, number: int) -> PrivateRows:
         """Return the handle on the same rows with another of their targets."""
@@ -160,6 +161,11 @@ class PrivateRows:
             raise CertificateError("Which rows are a part of them is public only where their number is.")
         rows = int(rows)
         return self if rows >= self.bounds.n_samples else self._view(self._rows, rows)
+
+    def _held(self, slot: object, key: object) -> Any:
+        """Return what private rows have kept for a key, in its slot until another one is asked for, or None."""
+        kept = self._kept.get(slot)
+        return kept[1] if kept is not None and kept[0] == key else None
 
     def _view(self, rows: Rows, size: int | None) -> PrivateRows:
         other = object.__new__(PrivateRows)
@@ -179,7 +185,19 @@ class PrivateRows:
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
         # Only where rows may be ignored is the rounding of a centred count paid for.
         level = min(max(_number(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
-        exact = self._counter(statistic, level)(_number(point))
+        frame, theta = statistic.coordinates, statistic.theta
+        key = (
+            *(statistic.name, float(statistic.centre), repr(statistic.loss), level, id(self._rows), self._size),
+            None if theta is None else np.array(theta, np.float64).tobytes(),
+            None if frame is None else _key(self._checked(frame)),
+        )
+        counter = self._held("counter", key)  # values are computed once for several points
+        if counter is None:
+            self._kept.pop("counter", None)  # its values are freed before others are computed
+            rows, value = self._valued(statistic)
+            counter = rows.counter(value, level)
+            self._kept["counter"] = key, counter
+        exact = counter(_number(point))
         if term.query == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
@@ -331,7 +349,11 @@ class PrivateRows:
         rows, size = self._rows, self._size
         if size is None:
             return rows
-        return self._cache.last(("part", id(rows)), size, lambda: rows.part(size))
+        part = self._held(("part", id(rows)), size)
+        if part is None:
+            part = rows.part(size)
+            self._kept["part", id(rows)] = size, part
+        return cast(Rows, part)
 
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which private rows' sums keep their digits; raise for others."""
@@ -345,13 +367,13 @@ class PrivateRows:
         public = public and self.bounds.rows_per_person == 1
         slack = min(max(float(coordinates.norm_slack), 0.0), 1.0) if public else 0.0
         own = Coordinates(matrix, self._lead, slack, abs(_number(coordinates.constant_norm)))
-
-        def check() -> Coordinates:
+        key = _key(own)
+        checked = self._held("coordinates", key)
+        if checked is None:
             if not coordinate_cancellation(matrix) <= largest_query_cancellation(self.bounds):
                 raise ValueError("In these coordinates sums of rows would lose their digits.")
-            return own
-
-        return self._cache.last("coordinates", _key(own), check)
+            self._kept["coordinates"] = key, own
+        return own if checked is None else cast(Coordinates, checked)
 
     def _measured(self, frame: Coordinates) -> Rows:
         """Return rows with their norms in the frame in the weight slot, read as ``w``; row weights v stay."""
@@ -369,14 +391,18 @@ class PrivateRows:
 
         Where a part alone is asked for, its weights are made: those of all rows would take longer.
         """
-        view = id(self._rows), self._size
-        if self._size is not None and not self._cache.holds("weights", key):
-            return self._cache.last("weights of a part", (*key, *view), lambda: make(self))
-
-        def weigh() -> tuple[Rows, dict[tuple[int, int | None], Rows]]:
-            return make(self.target(0)), {}
-
-        whole, views = self._cache.last("weights", key, weigh)
+        view, made = (id(self._rows), self._size), self._held("weights", key)
+        if self._size is not None and made is None:
+            part = self._held("weights of a part", (*key, *view))
+            if part is None:
+                part = make(self)
+                self._kept["weights of a part"] = (*key, *view), part
+            return cast(Rows, part)
+        if made is None:
+            made = make(self._view(self._targets[0], None)), {}
+            self._kept.pop("weights of a part", None)  # needed no more
+            self._kept["weights"] = key, made
+        whole, views = cast(tuple[Rows, dict[tuple[int, int | None], Rows]], made)
         if view not in views:
             rows = whole
             if self._rows is not self._targets[0]:
@@ -409,21 +435,6 @@ class PrivateRows:
                 raise ValueError("Slopes need a loss.")
             return rows, registered_query_loss(statistic.loss, self.bounds.loss).gradient
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
-
-    def _counter(self, statistic: QueryStatistic, level: float) -> Callable[[float], float]:
-        """Return the function of a point that counts private rows below it; values are computed once for several."""
-        frame = statistic.coordinates
-        theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
-        coordinates = None if frame is None else _key(self._checked(frame))
-        own = id(self._rows), self._size, level, repr(statistic.loss)
-        key = statistic.name, float(statistic.centre), theta, coordinates, *own
-
-        def make() -> Callable[[float], float]:
-            rows, value = self._valued(statistic)
-            return rows.counter(value, level)
-
-        self._cache.free_unless("counter", key)  # its values are freed before others are computed
-        return self._cache.last("counter", key, make)
 
 
 @dataclass(frozen=True)
@@ -476,32 +487,6 @@ class _LiftedSlopes:
 
 def _key(frame: Coordinates) -> tuple[bytes, float, float]:
     return frame.matrix.tobytes(), frame.norm_slack, frame.constant_norm
-
-
-class _PrivateRowCache:
-    """Results for the last question that may serve the next: coordinates, weights of rows, a counter, parts of rows."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._last: dict[object, tuple[object, Any]] = {}
-
-    def holds(self, slot: object, key: object) -> bool:
-        """Return whether a slot holds the result of this key."""
-        return slot in self._last and self._last[slot][0] == key
-
-    def free_unless(self, slot: object, key: object) -> None:
-        """Free a slot that holds the result of another key."""
-        if not self.holds(slot, key):
-            self._last.pop(slot, None)
-
-    def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
-        """Return the result that a private row cache has for a key, in its slot until another one is asked for."""
-        if not self.holds(slot, key):
-            made = make()
-            if slot == "weights":  # of all rows: those of a part are needed no more
-                self._last.pop("weights of a part", None)
-            self._last[slot] = key, made
-        return cast(Made, self._last[slot][1])
 
 
 def _number(value: float) -> float:
