@@ -225,9 +225,7 @@ def check_minimised_objective(objective: object, certificate: Certificate) -> No
     relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
     """
     bounds, given = certificate.bounds, certificate.parameters
-    stated, targets = bounds.objective_facts(), given.get("gradient", {}).get("targets", 1)
-    if targets > 1:
-        stated["targets"] = targets
+    stated = bounds.objective_facts()
     if LONGEST in given:  # rows come in public units; the bounds are in units of a length that is found first
         stated |= {"row_norm": given[LONGEST], "diameter": given[WIDEST]}
     found: Facts | None = getattr(objective, "public_facts", None)

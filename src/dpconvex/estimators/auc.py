@@ -207,10 +207,8 @@ class DPAUCClassifier(PrivateAUCModel):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the AUC objective: of pairs, or of single records for the private fit."""
+        """Return the AUC objective, of pairs."""
         bounds = certificate.bounds
-        if isinstance(bounds, LinearBounds):
-            return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):

@@ -167,25 +167,23 @@ class PrivateLinearModel(PrivateModel):
 
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        return [self._objective(rows, plan.certificate) for rows in self._mapped_rows(X, targets, plan, weights)]
-
-    def _mapped_rows(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> list[Rows]:
-        """Return the mapped rows with each of the targets."""
-        owner, bounds = type(self).__name__, plan.certificate.bounds
+    ) -> Sequence[Objective | list[Rows]]:
+        owner, certificate = type(self).__name__, plan.certificate
         factors = None if getattr(self, "class_weight", None) is None else self._class_weights(targets)
         if weights is not None or factors is not None:
-            weights = round_row_weights(weights, bounds, factors)
-        return [map_training_rows(X, target, plan, owner, weights) for target in targets]
+            weights = round_row_weights(weights, certificate.bounds, factors)
+        rows = [map_training_rows(X, target, plan, owner, weights) for target in targets]
+        if not isinstance(plan.mechanism, NoisyGradientDescent):
+            return [self._objective(each, certificate) for each in rows]
+        together = certificate.parameters["gradient"].get("targets", 1) > 1
+        return [rows] if together else [[each] for each in rows]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         """Return the weight of each row's class; None where all classes weigh the same."""
         return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the mean loss of the rows plus the penalty; the mechanism 'gradient' uses its rows alone."""
+        """Return the mean loss of the rows plus the penalty."""
         bounds = certificate.bounds
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 

@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import MOST_FEATURES, check_count, parameter_error
 from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.inputs.people_and_weights import PersonUnit, read_row_weights, split_people
 from dpconvex.inputs.settings import (
@@ -105,7 +106,7 @@ class PublicModelFacts:
 
 
 def run_mechanism(
-    plan: MechanismPlan, objectives: Sequence[Objective], model: PrivateModel
+    plan: MechanismPlan, objectives: Sequence[Objective | list[Rows]], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
     """Run a private model's mechanism: return each problem's coefficients, in mapped units, and other releases.
 
@@ -326,8 +327,8 @@ class PrivateModel(BaseEstimator):
 
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        """Return an objective per problem; 'gradient' uses only its rows, and checks its facts by the certificate."""
+    ) -> Sequence[Objective | list[Rows]]:
+        """Return an objective per problem, or for 'gradient' the rows alone, in a list with each of their targets."""
         raise AttributeError(f"{type(self).__name__} does not say what its objective is.")
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
-from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
@@ -36,8 +35,6 @@ from dpconvex.inputs.settings import (
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
-from dpconvex.objectives.objective import Objective
 from dpconvex.planning.excess_and_prescriptions import may_be_level
 from dpconvex.planning.mechanism_choice import MechanismChoice, MechanismRequest, choose_quantile_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -364,14 +361,6 @@ class DPNewsvendor(PrivateQuantileModel):
         # A record is a row of all demands: one that cannot be read makes all of it invalid.
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
-
-    def _objectives(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        if len(targets) == 1:
-            return super()._objectives(X, targets, plan, weights)
-        rows, bounds = self._mapped_rows(X, targets, plan, weights), plan.certificate.bounds
-        return [MultiTargetEmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

@@ -259,20 +259,28 @@ def locate_quantile(
     """
     logs = prior_law.log_scales
     std = min(rows.terms[name].scale / n_samples, constants.MAX_SHARE_STD)
-    points, shares = np.empty(steps), np.empty(steps)
+    points, shares, tolerance = np.empty(steps), np.empty(steps), 2 * math.hypot(std, constants.GRID_ERROR)
     first, last = low, high = prior_law.ends
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        known = points[:step], shares[:step]
-        likelihood = _location_likelihood(prior_law.at(line), np.exp(logs), *known, level, std)
+        # The log likelihood of each pair of quantile and scale, given noisy shares below points.
+        grid, likelihood = prior_law.at(line), np.zeros((line.size, logs.size))
+        for seen, noisy in zip(points[:step], shares[:step], strict=True):
+            # Whatever the law: if the share below a point is less than the level, the quantile is not below it.
+            wrong = grid < seen if noisy < level else grid > seen
+            likelihood[wrong] -= min((noisy - level) ** 2 / (2 * tolerance**2), constants.REFUTED_LOG_LIKELIHOOD)
+            expected = expit((seen - grid)[:, None] / np.exp(logs) + float(logit(level)))
+            variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
+            usual = -((noisy - expected) ** 2 / variance + np.log(variance)) / 2
+            likelihood += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))
         density = prior_law.prior(line, logs) + likelihood
         density = np.exp(density - density.max())
         density /= density.sum()
         reached = np.cumsum(density.sum(axis=1))
         point = float(prior_law.at(np.interp([0.5], reached, line))[0])
         scale = math.exp(float(density.sum(axis=0) @ logs))
-        error = math.sqrt(float(density.sum(axis=1) @ (prior_law.at(line) - point) ** 2))
+        error = math.sqrt(float(density.sum(axis=1) @ (grid - point) ** 2))
         if step == steps:
             break
         side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
@@ -284,18 +292,3 @@ def locate_quantile(
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS
         low, high = max(first, ends[0] - more), min(last, ends[1] + more)
     return point, error, scale
-
-
-def _location_likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
-    """Return the log likelihood of each pair of quantile and scale, given noisy shares below points."""
-    found = np.zeros((grid.size, scales.size))
-    tolerance = 2 * math.hypot(std, constants.GRID_ERROR)
-    for point, share in zip(points, shares, strict=True):
-        # Whatever the law: if the share below a point is less than the level, the quantile is not below it.
-        wrong = grid < point if share < level else grid > point
-        found[wrong] -= min((share - level) ** 2 / (2 * tolerance**2), constants.REFUTED_LOG_LIKELIHOOD)
-        expected = expit((point - grid)[:, None] / scales + float(logit(level)))
-        variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
-        usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
-        found += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))
-    return found

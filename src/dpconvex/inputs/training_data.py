@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from dpconvex.checks import data_error
 from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_objects_to_numbers
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
+from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
@@ -203,7 +204,8 @@ def map_training_rows(
     row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
     if here:
-        rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        kind = SparseRows if issparse(X) or isinstance(X, NonZeroRows) else MemoryRows
+        rows = kind(cast(npt.ArrayLike, X), cast(npt.ArrayLike, target), row_map, shift, scale)
         if row_weights is None:
             return rows
         if isinstance(X, NonZeroRows):

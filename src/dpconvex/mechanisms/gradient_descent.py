@@ -18,24 +18,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_count, check_number, parameter_error
+from dpconvex.core.perturbed_minimiser import check_minimised_objective
 from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT
+from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit.fit_plan import FitConfig, plan_fit, planned_mu
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
-from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
@@ -52,6 +51,7 @@ from dpconvex.privacy.certificate import (
 from dpconvex.privacy.description import Facts, describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.noise.noise_source import Seed
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 
@@ -184,11 +184,20 @@ class NoisyGradientDescent(PrivateMechanism):
             chosen["plain"] = plain_descent_settings(cast(LinearBounds, bounds), *choices)
         return Certificate.issue(PLAIN if plain else self.name, bounds, guarantee, chosen, seeded)
 
-    def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
-        several = certificate.parameters["gradient"].get("targets", 1) > 1
-        targets = cast(MultiTargetEmpiricalObjective, objective).targets if several else [objective.rows]
-        rows = PrivateRows(targets, certificate, noise)
+    def release(
+        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
+    ) -> Array:
+        """Return private coefficients by gradient descent; see :meth:`Mechanism.release`.
+
+        In place of an objective there may be the rows alone: a list of the same rows with each of their targets.
+        """
+        if isinstance(objective, list):
+            check_descent_rows(objective, certificate)
+        else:
+            check_minimised_objective(objective, certificate)
+        targets: list[Rows] = objective if isinstance(objective, list) else [objective.rows]
+        record = {} if record is None else record
+        rows = PrivateRows(targets, certificate, NoiseSource.of(rng))
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])
@@ -200,6 +209,21 @@ class NoisyGradientDescent(PrivateMechanism):
             return SeveralQuantiles(rows, config, *smoothing, record, origin).run().T
         found = PrivateFit(rows, config, *smoothing, record, origin).run()
         return found.T if found.ndim == 2 else found
+
+
+def check_descent_rows(targets: list[Rows], certificate: Certificate) -> None:
+    """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared."""
+    bounds, several = certificate.bounds, certificate.parameters["gradient"].get("targets", 1)
+    stated = {"targets": several, **bounds.row_facts}
+    found = {"targets": len(targets), "own_weights": targets[0].own_weights, **targets[0].row_map.public_facts}
+    if bounds.neighbors == "replace_one":
+        stated["n_records"], found["n_records"] = bounds.n_samples, targets[0].n_records
+    for name, value in stated.items():
+        if not math.isclose(value, found[name], rel_tol=1e-12):
+            raise ValueError(
+                f"The rows given to a release must be those of its certificate. They have {name}={found[name]!r}, but "
+                f"the certificate was issued for {name}={value!r}."
+            )
 
 
 def stated_farthest(certificate: Certificate) -> float:
