@@ -111,7 +111,7 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
         sums = []
         for side in sides:
             source = Exact()
-            chosen.release(objective(*side), certificate, source, {})
+            chosen.release([objective(*side).rows], certificate, source, {})
             sums.append(source.sums[0])
         moved = np.linalg.norm(sums[0] - sums[1])
         assert moved <= certificate.noise["gradients"].sensitivity * (1 + 1e-9)
@@ -135,7 +135,7 @@ def test_a_row_more_flips_no_slope_of_another(white):
     def exact(rows, y):
         source = Exact()
         objective = EmpiricalObjective(MemoryRows(rows, y, row_map), Pinball(TAU), 0.0)
-        chosen.release(objective, certificate, source, {})
+        chosen.release([objective.rows], certificate, source, {})
         return source.sums[0]
 
     stated = certificate.noise["gradients"].sensitivity
