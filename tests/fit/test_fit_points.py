@@ -17,14 +17,11 @@ SIZE = 21
 
 def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=None):
     """Return the estimate of points whose curvature is ``ratio`` times what is expected."""
-    rng = np.random.default_rng(seed)
+    rng, point = np.random.default_rng(seed), np.zeros(SIZE)
     points = NewtonPosterior(
         np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
-        scale_variances(scale), signal_prior(SIZE - 1),
+        scale_variances(scale), signal_prior(SIZE - 1), earlier=None if remembered is None else (*remembered, point),
     )  # fmt: skip
-    point = np.zeros(SIZE)
-    if remembered is not None:
-        points.remember(*remembered, point)
     for _ in range(rounds):
         gradient = ratio * (point - truth) + rng.normal(0, noise, SIZE)
         points.add(point, gradient, noise)
@@ -121,9 +118,8 @@ def test_units_do_not_matter(size):
         points = NewtonPosterior(
             np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
             scale_variances(unit), signal_prior(SIZE - 1),
+            earlier=(np.zeros(SIZE), np.full(SIZE, unit**2), unit, np.zeros(SIZE)),
         )  # fmt: skip
-        noise = np.full(SIZE, unit**2)
-        points.remember(np.zeros(SIZE), noise, unit, np.zeros(SIZE))
         for _ in range(3):
             points.add(np.zeros(SIZE), unit * (rng.normal(0, 0.1, SIZE) - truth), 0.1 * unit)
         return points.estimate().mean / unit

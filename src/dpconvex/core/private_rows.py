@@ -250,7 +250,8 @@ class PrivateRows:
             from dpconvex.engine.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
-            count_dense_octaves(block, _row_weights(w, v), lead, top, counts)
+            present = np.asarray(w > 0, dtype=np.float64)  # the influence weight of ignored rows is 0
+            count_dense_octaves(block, present if v is None else present * v, lead, top, counts)
             return (counts.ravel(),)
 
         (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
@@ -294,7 +295,7 @@ class PrivateRows:
             raise ValueError(f"The question needs coefficients of shape {(loss.margins, size)} and an intercept.")
         term = self._answers.claim(name, ("vector",), loss.coefficients(size))
         lifted = _LiftedSlopes(slopes, private_positive_number(term.record_bound * unit))
-        (total,) = self._measured(frame).combine(np.ascontiguousarray(points.T), lifted)
+        (total,) = self._weighted(frame).combine(np.ascontiguousarray(points.T), lifted)
         sums = [frame.transform_sum(each) for each in (total if separate else total[-1:])]
         # A row's constant is 1: sums of slopes are in its column.
         exact = np.array(sums) if separate else np.concatenate([total[:-1, 0], sums[0][1:]])
@@ -318,7 +319,7 @@ class PrivateRows:
         size = self.bounds.dimension
         term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
         if factor is None:
-            exact = _private_moment_sums(self._measured(frame), frame, radius)
+            exact = _private_moment_sums(self._weighted(frame), frame, radius)
         else:
             factor = registered_query_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
@@ -375,33 +376,30 @@ class PrivateRows:
             self._kept["coordinates"] = key, own
         return own if checked is None else cast(Coordinates, checked)
 
-    def _measured(self, frame: Coordinates) -> Rows:
-        """Return rows with their norms in the frame in the weight slot, read as ``w``; row weights v stay."""
-        norms = RowNorms(frame)
-        return self._reweighted(("norm", *_key(frame)), lambda view: view._own_rows.reweighted(norms))
+    def _weighted(self, frame: Coordinates, weighting: str | None = None, limit: float = 1.0) -> Rows:
+        """Return rows with weights by their norm in the frame in the weight slot, or with the norms, read as ``w``.
 
-    def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
-        """Return rows with ``min(1, limit / norm)``, its square or ``limit / norm`` by weighting in the weight slot."""
-        weights = _PrivateRowWeights(weighting, limit)
-        key = (weighting, limit, *_key(frame))
-        return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
-
-    def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
-        """Return the private rows of this view with other weights, made once for all rows of the first target.
-
-        Where a part alone is asked for, its weights are made: those of all rows would take longer.
+        ``min(1, limit / norm)``, its square or ``limit / norm`` by the weighting; row weights v stay. They are made
+        once for all rows of the first target. Where a part alone is asked for, its weights are made: those of all rows
+        would take longer.
         """
-        view, made = (id(self._rows), self._size), self._held("weights", key)
-        if self._size is not None and made is None:
-            part = self._held("weights of a part", (*key, *view))
-            if part is None:
-                part = make(self)
-                self._kept["weights of a part"] = (*key, *view), part
-            return cast(Rows, part)
+        key: tuple[object, ...] = (weighting, limit, *_key(frame))
+        view, slot = (id(self._rows), self._size), "weights"
+        made = self._held(slot, key)
+        alone = self._size is not None and made is None
+        if alone:
+            slot, key = "weights of a part", (*key, *view)
+            made = self._held(slot, key)
         if made is None:
-            made = make(self._view(self._targets[0], None)), {}
-            self._kept.pop("weights of a part", None)  # needed no more
-            self._kept["weights"] = key, made
+            source = self if alone else self._view(self._targets[0], None)
+            if weighting is None:
+                rows = source._own_rows.reweighted(RowNorms(frame))
+            else:
+                rows = source._weighted(frame).rescaled(_PrivateRowWeights(weighting, limit))
+            if not alone:
+                self._kept.pop("weights of a part", None)  # needed no more
+            made = rows, {view: rows} if alone else {}
+            self._kept[slot] = key, made
         whole, views = cast(tuple[Rows, dict[tuple[int, int | None], Rows]], made)
         if view not in views:
             rows = whole
@@ -423,7 +421,7 @@ class PrivateRows:
             if statistic.coordinates is None:
                 raise ValueError("Lengths need coordinates.")
             frame = self._checked(statistic.coordinates)
-            return self._measured(frame), lambda y, w: np.log2(w)
+            return self._weighted(frame), lambda y, w: np.log2(w)
         theta = private_finite_numbers(statistic.theta, self.bounds.dimension)
         rows = self._own_rows.predicted(theta)  # with margins z in the weight slot
         if name == "residual":
@@ -510,12 +508,6 @@ def private_finite_numbers(values: ArrayLike | None, size: int | None = None) ->
     if size is not None and copied.shape != (size,):
         raise ValueError(f"The question needs {size} numbers. Got shape {copied.shape} instead.")
     return np.clip(np.nan_to_num(copied, nan=0.0), -_LARGEST, _LARGEST)
-
-
-def _row_weights(w: Array, v: Array | None) -> Array:
-    """Return the weights of rows in sums, or 1: those of ignored rows, whose influence weight is 0, are 0."""
-    present = np.asarray(w > 0, dtype=np.float64)
-    return present if v is None else present * v
 
 
 def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:

@@ -38,7 +38,7 @@ from dpconvex.privacy.certificate import (
     compose_certified_pure,
 )
 from dpconvex.privacy.description import describe, rebuild_description
-from dpconvex.privacy.guarantees import compose_guarantee
+from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.privacy.rounding_errors import (
     MANY_ROWS,
     most_summed_rows,
@@ -221,17 +221,11 @@ def prove_queries(certificate: Certificate) -> CertificateProof:
     for name, term in terms:
         query = Query(term.query, term.record_bound, term.dimension)
         certificate.term(name, query.sensitivity(bounds), query.dimension, "sum", term.releases)
-    relation = bounds.neighbors.replace("_", "-")
-    laws = {term.distribution for _, term in terms}
-    if laws == {"l2-laplace"}:
-        pure = compose_certified_pure(term for _, term in terms)
-        return CertificateProof(
-            compose_guarantee(pure, certificate.problems), f"Composition of released sums, {relation}"
-        )
-    total = compose_certified_gaussian(term for _, term in terms)
-    return CertificateProof(
-        compose_guarantee(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}"
-    )
+    pure, problems = {term.distribution for _, term in terms} == {"l2-laplace"}, certificate.problems
+    total: Guarantee = (compose_certified_pure if pure else compose_certified_gaussian)(term for _, term in terms)
+    total = total if problems == 1 else compose_guarantee(total, problems)
+    theorem = f"{'C' if pure else 'Gaussian DP c'}omposition of released sums, {bounds.neighbors.replace('_', '-')}"
+    return CertificateProof(total, theorem)
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,7 @@ class PrivateModel(BaseEstimator):
         certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
         row_map = row_map or facts.mapping
         # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
-        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping:
+        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping and facts.row_map.low is None:
             row_map = facts.row_map.weighted(mechanism.clip_limit)
         return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 

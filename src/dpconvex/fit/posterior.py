@@ -56,13 +56,15 @@ class NewtonPosterior:
     ``lead`` intercepts come first, with ``lead_variance`` around their start; ``lead_moments``, of shape (lead,
     dimension - lead), are weights of squared coefficients in the variance of each intercept's margin.
     ``nonquadratic_error`` is that of a step, relative to its length. ``variances`` are those that coefficients may
-    have, ``prior`` their probabilities.
+    have, ``prior`` their probabilities. ``earlier`` is the result of earlier rounds, its noise, how far away their
+    minimiser is in each coordinate, about, and the coefficients for which the intercept is known.
     """
 
     def __init__(
         self, start: Array, curvature: Array, log_curvature_std: Array, lead: int,
         lead_variance: float | Array,
         nonquadratic_error: float, variances: Array, prior: Array, lead_moments: Array | None = None,
+        earlier: tuple[Array, Array, float, Array] | None = None,
     ) -> None:  # fmt: skip
         self.lead_moments = (curvature[None, 1:] / curvature[0]) if lead_moments is None else lead_moments
         self.start, self.curvature = start, curvature
@@ -76,14 +78,9 @@ class NewtonPosterior:
         self.errors: list[Array] = []
         self.earlier: tuple[Array, Array] | None = None
         self.expected_drift, self.anchor = 0.0, np.zeros_like(start)
-
-    def remember(self, found: Array, noise: Array, drift: float, anchor: Array) -> None:
-        """Add the result of earlier rounds, whose minimiser is about ``drift`` away in each coordinate.
-
-        The intercept is known for the coefficients `anchor`.
-        """
-        self.earlier, self.anchor = (found - self.start, noise), anchor - self.start
-        self.expected_drift = drift
+        if earlier is not None:
+            found, noise, self.expected_drift, anchor = earlier
+            self.earlier, self.anchor = (found - start, noise), anchor - start
 
     def add(
         self, point: Array, gradient: Array, std: float, inverse: Array | None = None, spread: Array | None = None
