@@ -28,10 +28,10 @@ from dpconvex.core.row_coordinates import (
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.engine.summation import relative_rounding_error, summation_rounding_error
 from dpconvex.losses import Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.privacy import LinearBounds, NoiseSource
 from dpconvex.privacy.certificate import CertificateError, CertifiedNoise
-from dpconvex.privacy.rounding_errors import relative_rounding_error, summation_rounding_error
 from dpconvex.smoothing import GaussianKernel, convolve
 
 N, COLUMNS, SIZE = 60, 3, 4

@@ -12,13 +12,14 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.summation import (
     block_rows,
     most_summation_additions,
+    most_summed_rows,
     pairwise_summation,
     sum_depth,
     summation_additions,
+    summation_rounding_error,
 )
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.rounding_errors import most_summed_rows, summation_rounding_error
 
 
 def norm_of_error(computed, exact):

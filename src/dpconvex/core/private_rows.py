@@ -245,16 +245,15 @@ class PrivateRows:
         lead, columns, rows = self._lead, self.bounds.n_features, self._own_rows
         term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
-        @block_by_nonzeros(lambda rows: (rows.octave_counts(bins, top).ravel(),))
-        def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+        def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
             from dpconvex.engine.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
             present = np.asarray(w > 0, dtype=np.float64)  # the influence weight of ignored rows is 0
-            count_dense_octaves(block, present if v is None else present * v, lead, top, counts)
+            count_dense_octaves(block, present * v, lead, top, counts)
             return (counts.ravel(),)
 
-        (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
+        (exact,) = rows.sum_weighted(block_by_nonzeros(part, lambda rows: (rows.octave_counts(bins, top).ravel(),)))
         return self._answers.release(term, exact).reshape(columns, bins)
 
     @_one_private_answer
@@ -513,16 +512,18 @@ def private_finite_numbers(values: ArrayLike | None, size: int | None = None) ->
 def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the weighted sum of ``u u^T`` of transformed rows ``u = (1, x) / radius``, shortened to length 1."""
 
-    @block_by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+    def by_nonzeros(rows: Any) -> tuple[Any]:
+        return (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),)
+
+    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
         shortened = frame.transform(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = row_norms(shortened, 0.0 if frame.lead else frame.constant_norm)
         factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
-        shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
+        shortened *= (factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum_weighted(part) if measured.has_row_weights else measured.sum(part)
+    (sums,) = measured.sum_weighted(block_by_nonzeros(part, by_nonzeros))
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.diagonal is None else frame.diagonal
         return sums.mapped(matrix, measured.n_rows)
@@ -535,14 +536,14 @@ def _private_product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.
     """
 
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
         factors = np.nan_to_num(factor(y, block_margins(block, theta), w))
         vectors = frame.transform(block)
         factors = np.minimum(np.abs(factors) / radius, 1 / row_norms(vectors))
-        vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
+        vectors *= (factors * np.sqrt(v))[:, None]
         return (vectors.T @ vectors,)
 
-    (total,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
+    (total,) = rows.sum_weighted(part)
     return np.asarray(total)
 
 

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine.block_products import limit_slopes
+from dpconvex.engine.summation import MANY_ROWS, most_summed_rows, relative_rounding_error, summation_rounding_error
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold, Tweedie
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
@@ -39,12 +40,6 @@ from dpconvex.privacy.certificate import (
 )
 from dpconvex.privacy.description import describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
-from dpconvex.privacy.rounding_errors import (
-    MANY_ROWS,
-    most_summed_rows,
-    relative_rounding_error,
-    summation_rounding_error,
-)
 from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.types import Array
@@ -98,7 +93,7 @@ class Query:
 
     Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label, the matrices of the
     labels stacked, the same holds without the last term. Rounding: two computed sums err everywhere, see
-    :func:`largest_query_cancellation` and :func:`dpconvex.privacy.rounding_errors.summation_rounding_error`.
+    :func:`largest_query_cancellation` and :func:`dpconvex.engine.summation.summation_rounding_error`.
 
     Examples
     --------

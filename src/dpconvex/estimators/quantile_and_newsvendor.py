@@ -14,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.rows import is_partitioned
 from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings

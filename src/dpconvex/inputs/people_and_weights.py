@@ -16,13 +16,14 @@ import numpy.typing as npt
 from sklearn.base import is_classifier
 
 from dpconvex.checks import check_count, check_number, data_error, parameter_error
-from dpconvex.engine.dask.partitions import is_partitioned, partition_numbers
+from dpconvex.engine.dask.partitions import partition_numbers
 from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
 from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
+from dpconvex.engine.rows import is_partitioned
+from dpconvex.engine.summation import most_summed_rows
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
-from dpconvex.privacy.rounding_errors import most_summed_rows
 from dpconvex.types import Array
 
 PERSON_WEIGHTS = ("equal", "rows")

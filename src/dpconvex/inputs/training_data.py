@@ -17,11 +17,11 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.checks import data_error
-from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_objects_to_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows
+from dpconvex.engine.rows import Rows, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels

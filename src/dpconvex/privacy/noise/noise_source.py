@@ -117,12 +117,16 @@ class NoiseSource:
                 "The 'random_state' parameter must be None, an integer of at least 0, a Generator or a RandomState. "
                 f"Got {random_state!r} instead."
             ) from None
-        self.words = Words(self.generator if self.seeded else None)  # all randomness of noise and choices
 
     @classmethod
     def of(cls, rng: Seed | NoiseSource) -> NoiseSource:
         """Return ``rng`` if it is a noise source already, or one made from it."""
         return rng if isinstance(rng, NoiseSource) else cls(rng)
+
+    @property
+    def words(self) -> Words:
+        """Where all randomness of noise and choices comes from."""
+        return Words(self.generator if self.seeded else None)
 
     def gaussian(self, std: float, size: int) -> Array:
         """Return Gaussian noise ``g round(b / g)`` of an ideal ``b ~ N(0, std^2 I)``, within ``g sqrt(d) / 2``."""
