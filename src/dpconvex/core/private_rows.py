@@ -44,7 +44,6 @@ from dpconvex.core.queries import (
     registered_query_loss,
     registered_query_slope,
     registered_query_slopes,
-    symmetric_entries,
     unpack_query_matrix,
 )
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
@@ -316,7 +315,7 @@ class PrivateRows:
         """
         frame, radius = self._checked(coordinates), private_positive_number(radius)
         size = self.bounds.dimension
-        term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
+        term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2, record_bound=1)
         if factor is None:
             exact = _private_moment_sums(self._weighted(frame), frame, radius)
         else:
@@ -390,7 +389,8 @@ class PrivateRows:
             slot, key = "weights of a part", (*key, *view)
             made = self._held(slot, key)
         if made is None:
-            source = self if alone else self._view(self._targets[0], None)
+            whole_first = self._size is None and self._rows is self._targets[0]
+            source = self if alone or whole_first else self._view(self._targets[0], None)
             if weighting is None:
                 rows = source._own_rows.reweighted(RowNorms(frame))
             else:

@@ -128,7 +128,7 @@ class Query:
     @classmethod
     def moments(cls, size: int) -> Query:
         """Return the query of second moments of vectors of this size and of norm at most 1."""
-        return cls("second moments", 1.0, symmetric_entries(size))
+        return cls("second moments", 1.0, size * (size + 1) // 2)  # entries of a symmetric matrix
 
     def sensitivity(self, bounds: Bounds) -> float:
         """Return the query's sensitivity: how far, in l2 norm, its sums over two neighbouring tables are apart."""
@@ -178,11 +178,6 @@ def _allowed_query_cancellation(bounds: Bounds, size: int) -> float:
         additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
     error = relative_rounding_error(rows, size, additions)
     return bounds.changed_records / (2 * number * error)
-
-
-def symmetric_entries(size: int) -> int:
-    """Return how many numbers a symmetric matrix of this size has."""
-    return size * (size + 1) // 2
 
 
 def pack_query_matrix(matrix: Array) -> Array:

@@ -240,4 +240,4 @@ class DPAUCClassifier(PrivateAUCModel):
 def single_records(facts: PublicModelFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
     row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
-    return row_map, replace(facts, mapping=row_map).linear_bounds(Logistic(), neighbors)
+    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), neighbors)

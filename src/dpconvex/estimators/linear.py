@@ -111,7 +111,7 @@ class PrivateLinearModel(PrivateModel):
         return replace(
             facts,
             parameters={"feature_bounds": stated, **parameters},
-            mapping=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
+            row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
             target_shift=(low + high) / 2,
             target_scale=2 / (high - low),
         )

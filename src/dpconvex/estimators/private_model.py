@@ -29,7 +29,7 @@ from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.inputs.people_and_weights import PersonUnit, read_row_weights, split_people
+from dpconvex.inputs.people_and_weights import PersonUnit, RowsOfPeople, read_row_weights, split_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     check_optional_positive,
@@ -70,15 +70,9 @@ class PublicModelFacts:
     parameters: Facts  # settings that the certificate states
     privacy_unit: PersonUnit
     ignored_rows: bool = False  # whether invalid rows are ignored
-    mapping: RowMap | None = None  # of rows to their bounds; records that are matrices have none
+    row_map: RowMap = None  # type: ignore[assignment]  # of rows to their bounds; records that are matrices have none
     target_shift: float = 0.0
     target_scale: float = 1.0
-
-    @property
-    def row_map(self) -> RowMap:
-        """The mapping of rows of a linear model."""
-        assert self.mapping is not None, "records are rows"
-        return self.mapping
 
     def bounds_of(
         self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
@@ -311,9 +305,9 @@ class PrivateModel(BaseEstimator):
             parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
         stated = {**facts.parameters, **parameters}
         certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
-        row_map = row_map or facts.mapping
+        row_map = row_map or facts.row_map
         # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
-        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping and facts.row_map.low is None:
+        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.row_map and row_map.low is None:
             row_map = facts.row_map.weighted(mechanism.clip_limit)
         return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
@@ -354,7 +348,8 @@ class PrivateModel(BaseEstimator):
         """
         with keep_model_on_failure(self):
             self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
-            X, groups = split_people(X, groups)
+            if isinstance(X, RowsOfPeople):
+                X, groups = split_people(X, groups)
             with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
                 X, targets, (_, *shape) = self._read(X, y)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an empty table pass.

@@ -132,7 +132,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             raw_target=facts.parameters["target_bounds"] is None,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
-        if self._envelopes(owner):
+        if self.smoothing != "convolution" and self._envelopes(owner):
             chosen = _quantile_envelope_choice(chosen, quantile, owner)
         parameters = {"quantile": list(levels) if isinstance(levels, tuple) else levels, **chosen.parameters}
         if chosen.bandwidth is not None:

@@ -12,31 +12,11 @@ over people that clustered standard errors need.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpconvex.fit import constants
 from dpconvex.types import Array
-
-
-@dataclass(frozen=True)
-class CovarianceNoise:
-    """Variance of the noise that is left in a covariance: of variances around their mean, and of the mean.
-
-    Between directions a and b, twice the variance of a covariance is the geometric mean of ``a^T between a`` and
-    ``b^T between b``.
-    """
-
-    apart: float
-    between: Array
-    mean: float
-
-    def along(self, directions: Array) -> Array:
-        """Return the variance of the variance along each direction, a column each."""
-        alone = np.sum(directions**4, axis=0)  # 1 for a direction that is one column
-        between = np.maximum(np.sum(directions * (self.between @ directions), axis=0), 0.0)
-        return np.asarray(self.apart * alone + between * (1 - alone) + self.mean)
 
 
 def james_stein(noise: float, square: float) -> float:
@@ -46,8 +26,13 @@ def james_stein(noise: float, square: float) -> float:
 
 def denoise_covariance(
     spread: Array, std: float, usual: tuple[float, float] | None = None
-) -> tuple[Array, CovarianceNoise]:
-    """Return covariances shrunk to 0 and variances to their mean as far as noise explains them; and the noise left."""
+) -> tuple[Array, tuple[float, Array, float]]:
+    """Return covariances shrunk to 0 and variances to their mean as far as noise explains them; and the noise left.
+
+    That is the variance of variances around their mean, a matrix for covariances, and the variance of the mean. Between
+    directions a and b, twice the variance of a covariance is the geometric mean of ``a^T M a`` and ``b^T M b``, with M
+    this matrix.
+    """
     # usual is the prior mean and standard deviation of the mean variance. Noise has the variance std^2 on the diagonal
     # and half of it beside it. Covariances are shrunk eigenvalue by eigenvalue: one factor that many columns share
     # stands out of noise that would drown their sum of squares.
@@ -74,7 +59,7 @@ def denoise_covariance(
     if usual is not None:
         known = usual[1] ** 2 / (usual[1] ** 2 + mean_noise)
         mean, mean_noise = known * mean + (1 - known) * usual[0], known * mean_noise
-    left = CovarianceNoise(std**2 * factor, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, mean_noise)
+    left = (std**2 * factor, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, mean_noise)
     return np.asarray((vectors * found) @ vectors.T + np.diag(mean + factor * apart)), left
 
 

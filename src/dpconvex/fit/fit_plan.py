@@ -18,7 +18,7 @@ from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
 from dpconvex.losses import CrammerSinger, SeveralMarginLoss, Squared
-from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import CertifiedNoise, Parameters
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
@@ -128,12 +128,6 @@ def planned_mass_share(size: float) -> float:
     """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``."""
     # All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
     return max(constants.COUNT_SHARE, min(0.25, (50 / size) ** 2))
-
-
-def max_column_octaves(bounds: LinearRecord) -> int:
-    """Return the number of octaves above 1 that the columns of bounded rows may reach: 0 with public bounds."""
-    most = bounds.max_norm / math.sqrt(bounds.n_features)
-    return max(0, math.ceil(math.log2(most * (1 - 1e-9))))
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -264,11 +258,12 @@ def _plan_fit_config(
     if kind == "squares" and inference:
         width = constants.INFERENCE_RESIDUAL_CLIP * (0.5 + 0.5 * records / constants.INFERENCE_CLIP_RECORDS) ** 0.4
         late_clip = constants.INFERENCE_RADIUS * math.sqrt(1 + records / constants.INFERENCE_RADIUS_RECORDS)
+    most = bounds.max_norm / math.sqrt(bounds.n_features)  # that columns may reach: 1 with public bounds
     geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
         records_per_coefficient=records, clip=clip, late_clip=late_clip, width=width,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records), radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
-        max_octaves=max_column_octaves(bounds), geometry_rows=geometry_rows, early_rows=early_rows,
+        max_octaves=max(0, math.ceil(math.log2(most * (1 - 1e-9)))), geometry_rows=geometry_rows, early_rows=early_rows,
         ranking=settings.get("ranking", False), raw_target=settings.get("raw_target", False), inference=inference,
         levels=tuple(levels), targets=targets, smooth=tuple(settings.get("smooth", ())),
     )  # fmt: skip

@@ -63,14 +63,19 @@ def read_training(
     With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
-    X = order_data_by_bounds(estimator, X)
+    if isinstance(getattr(estimator, "feature_bounds", None), Mapping):
+        X = order_data_by_bounds(estimator, X)
     if is_partitioned(X) or is_partitioned(y):
         return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
-    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
-    _check_training_table(X, owner, loose=clean is not None or nothing)
-    _check_data_container("y", y, owner)
-    if y_numeric:
-        _check_data_dtype("y", y, owner)
+    # What plain arrays of numbers are need not be asked.
+    plain, plain_target = (type(each) is np.ndarray and each.dtype.kind in "biuf" for each in (X, y))
+    if not plain:
+        nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+        _check_training_table(X, owner, loose=clean is not None or nothing)
+    if not plain_target:
+        _check_data_container("y", y, owner)
+        if y_numeric:
+            _check_data_dtype("y", y, owner)
     try:
         # The check for infinities adds all values up; where the sum overflows, each value is examined.
         with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
@@ -84,7 +89,7 @@ def read_training(
     except (ValueError, OverflowError, TypeError):
         problem = _find_data_problem(estimator, X, least) or _find_training_target_problem(owner, X, y, y_numeric)
     else:
-        if y_numeric:
+        if y_numeric and not plain_target:
             _check_data_dtype("y", y, owner)  # a list or series may become an array of text
         return X, np.asarray(y, dtype=np.float64) if y_numeric else y
     # Raised here and not in the handler, so that it does not carry the original as its context.

@@ -67,8 +67,8 @@ def calibrate_gradient_descent(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
     """Derive the noise of every release; composed over all of them and all problems, they spend exactly ``mu``."""
-    if type(bounds.loss) is not Squared:
-        check_mechanism_slope(bounds, _OWNER)
+    if type(bounds.loss) is not Squared and not math.isfinite(bounds.loss.lipschitz):
+        check_mechanism_slope(bounds, _OWNER)  # raises
     mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
     inference = {"inference": True} if parameters.get("inference", False) else {}
     plan = plan_fit(bounds, mu, {**parameters["gradient"], **inference})
@@ -197,7 +197,7 @@ class NoisyGradientDescent(PrivateMechanism):
             check_minimised_objective(objective, certificate)
         targets: list[Rows] = objective if isinstance(objective, list) else [objective.rows]
         record = {} if record is None else record
-        rows = PrivateRows(targets, certificate, NoiseSource.of(rng))
+        rows = PrivateRows(targets, certificate, rng if isinstance(rng, NoiseSource) else NoiseSource(rng))
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])

@@ -489,7 +489,7 @@ def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) 
         for family in ("auc-", "structured-", "plain-"):
             named = named.removeprefix(family)
         pairs["mechanism"] = (named, mechanism)
-    if facts.mapping is not None:
+    if facts.row_map is not None:
         stated = isinstance(bounds, LinearRecord) and bounds.fit_intercept
         pairs["fit_intercept"] = (stated, facts.row_map.fit_intercept)
     if "max_norm" in {item.name for item in fields(bounds)}:
