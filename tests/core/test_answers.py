@@ -76,8 +76,8 @@ def handle(kind, loss=None, second=None, many=1):
     )  # fmt: skip
     asked = {
         "vector": Query("vector", 0.6, SIZE), "moments": Query.moments(SIZE), "count": Query("count"),
-        "score": Query("limited sum"), "histogram": Query.histograms(4), "by label": Query("histogram", 1, 8),
-        "octaves": Query.histograms(9, COLUMNS), "small": Query("second moments", 0.5, 10),
+        "score": Query("limited sum"), "histogram": Query("histogram", 1, 4), "by label": Query("histogram", 1, 8),
+        "octaves": Query("histogram", COLUMNS, 9 * COLUMNS), "small": Query("second moments", 0.5, 10),
         "separate": Query("vector", 0.6, Softmax(3).coefficients(SIZE)),
         "common": Query("vector", 0.6, ProportionalOdds(3).coefficients(SIZE)),
     }  # fmt: skip
@@ -439,11 +439,7 @@ def test_packed_matrices_keep_their_norm_and_come_back(size):
     matrix = np.random.default_rng(size).normal(size=(size, size))
     matrix += matrix.T
     packed = queries.pack_query_matrix(matrix)
-    assert (
-        packed.size
-        == size * (size + 1) // 2
-        == len(list(itertools.combinations_with_replacement("x" * size, 2)))
-    )
+    assert packed.size == size * (size + 1) // 2 == len(list(itertools.combinations_with_replacement("x" * size, 2)))
     assert np.linalg.norm(packed) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
     np.testing.assert_allclose(queries.unpack_query_matrix(packed, size), matrix, rtol=1e-14)
 

@@ -121,11 +121,6 @@ class Query:
             raise ValueError(f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead.")
 
     @classmethod
-    def histograms(cls, bins: int, columns: int = 1) -> Query:
-        """Return the query of a histogram of so many bins for each of some columns."""
-        return cls("histogram", columns, bins * columns)
-
-    @classmethod
     def moments(cls, size: int) -> Query:
         """Return the query of second moments of vectors of this size and of norm at most 1."""
         return cls("second moments", 1.0, size * (size + 1) // 2)  # entries of a symmetric matrix

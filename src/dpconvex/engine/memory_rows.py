@@ -158,7 +158,7 @@ class MemoryRows:
         raw = floats_in_memory(X)
         if cache and raw.ndim == 2 and raw.flags.f_contiguous and raw.nbytes <= ROW_MAJOR_BYTES:
             raw = np.ascontiguousarray(raw)
-        return writable_memory_view(raw)
+        return raw if raw.flags.writeable else writable_memory_view(raw)
 
     def _divide(self, most_cached: int) -> None:
         """Decide on blocks, and whether so many bytes are few enough to cache them."""
@@ -465,7 +465,7 @@ class MemoryRows:
         kept, width = self._kept, self.dim + 1
         with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
             for index in range(first, last):
-                rows = self._span((index, index + 1))
+                rows = slice(index * self.block_rows, min((index + 1) * self.block_rows, self.n_rows))
                 if not self.small:
                     block, weights = self._map_rows(rows, buffer)
                 else:

@@ -292,24 +292,24 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     moments, labels, vector = Query.moments(size), count, size
     if kind == "several":
         loss = cast(SeveralMarginLoss, bounds.loss)
-        labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
+        labels, vector = Query("histogram", 1, loss.outcomes), loss.coefficients(size)
         rounds = constants.JOINT_ROUNDS, 0
-    residuals, lengths = (count, counts), Query.histograms(len(constants.LENGTH_EDGES) + 1)
+    residuals, lengths = (count, counts), Query("histogram", 1, len(constants.LENGTH_EDGES) + 1)
     if kind in ("squares", "rate"):
-        residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
+        residuals = (Query("histogram", 1, constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
-        "columns": (Query.histograms(2 * column_octaves(config.max_octaves) + 1, columns), 1),
+        "columns": (Query("histogram", columns, (2 * column_octaves(config.max_octaves) + 1) * columns), 1),
         "lengths": (lengths, 1 if columns > constants.MAX_WHITENED_COLUMNS else 2),
         "moments": (moments, 1),
         "labels": (labels, 1),
-        "octaves": (Query.histograms(constants.TARGET_BINS), targets),
+        "octaves": (Query("histogram", 1, constants.TARGET_BINS), targets),
         "targets": (Query("limited sum"), 1) if kind == "rate" else (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
         "residuals": residuals,
         "limits": (count, 2),
-        "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
+        "margins": (Query("histogram", 1, 2 * constants.MARGIN_BINS), 1),
         "gradients": (Query("vector", config.clip * fine, vector), (second if steps is None else steps) * fits),
         "curvature": (moments, rounds[1] * fits),
         "late gradients": (Query("vector", late_clip * late, vector), rounds[0] * fits),
