@@ -65,10 +65,10 @@ def read_training(
     owner = type(estimator).__name__
     if isinstance(getattr(estimator, "feature_bounds", None), Mapping):
         X = order_data_by_bounds(estimator, X)
-    if is_partitioned(X) or is_partitioned(y):
-        return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
     # What plain arrays of numbers are need not be asked.
     plain, plain_target = (type(each) is np.ndarray and each.dtype.kind in "biuf" for each in (X, y))
+    if not (plain and plain_target) and (is_partitioned(X) or is_partitioned(y)):
+        return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
     if not plain:
         nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
         _check_training_table(X, owner, loose=clean is not None or nothing)
@@ -82,8 +82,9 @@ def read_training(
             X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # entries of one position may add up to infinity
             if clean is not None:
                 return _read_marked_training(estimator, X, y, clean, least, y_numeric)
+            kinds = [np.float64, np.float32] if plain else _training_float_types(X)
             X, y = validate_data(
-                estimator, X, y, dtype=_training_float_types(X), ensure_min_samples=least,
+                estimator, X, y, dtype=kinds, ensure_min_samples=least,
                 ensure_all_finite=not finite_by_threads(X), accept_sparse="csr", y_numeric=y_numeric,
             )  # fmt: skip
     except (ValueError, OverflowError, TypeError):
