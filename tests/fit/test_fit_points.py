@@ -139,7 +139,7 @@ def test_a_shared_factor_stands_out_of_noise():
     assert way @ clear @ way > 0.6 * (way @ truth @ way)
     # Noise adds 58 * 57 * 0.9^2 / 2 = 1339 to the squares; what is left of it is less than a third.
     assert np.square(clear - truth).sum() < 400
-    assert way @ left.between @ way > 5 * np.trace(left.between) / 58
+    assert way @ left[1] @ way > 5 * np.trace(left[1]) / 58
     nothing, _ = denoise_covariance(np.eye(58) + noise + noise.T, 0.9)
     assert np.square(nothing - np.diag(np.diag(nothing))).sum() < 120
 
