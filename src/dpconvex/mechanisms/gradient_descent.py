@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_count, check_number, parameter_error
-from dpconvex.core.perturbed_minimiser import check_minimised_objective
 from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
@@ -35,6 +34,7 @@ from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
+from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
@@ -51,7 +51,6 @@ from dpconvex.privacy.certificate import (
 from dpconvex.privacy.description import Facts, describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.noise.noise_source import Seed
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 
@@ -143,6 +142,7 @@ class NoisyGradientDescent(PrivateMechanism):
     covariance: ArrayLike | None = None
     average: bool = True
     name: ClassVar[str] = "gradient"
+    takes_rows = True
 
     def settings(
         self, bandwidth: float | None = None, kernel: Kernel | None = None, levels: Sequence[float] = (),
@@ -184,20 +184,14 @@ class NoisyGradientDescent(PrivateMechanism):
             chosen["plain"] = plain_descent_settings(cast(LinearBounds, bounds), *choices)
         return Certificate.issue(PLAIN if plain else self.name, bounds, guarantee, chosen, seeded)
 
-    def release(
-        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
+    def _run(
+        self, objective: RowObjective | list[Rows], certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        """Return private coefficients by gradient descent; see :meth:`Mechanism.release`.
-
-        In place of an objective there may be the rows alone: a list of the same rows with each of their targets.
-        """
+        """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
+        targets = objective if isinstance(objective, list) else [objective.rows]
         if isinstance(objective, list):
-            check_descent_rows(objective, certificate)
-        else:
-            check_minimised_objective(objective, certificate)
-        targets: list[Rows] = objective if isinstance(objective, list) else [objective.rows]
-        record = {} if record is None else record
-        rows = PrivateRows(targets, certificate, rng if isinstance(rng, NoiseSource) else NoiseSource(rng))
+            check_descent_rows(targets, certificate)
+        rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])

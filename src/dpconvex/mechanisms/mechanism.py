@@ -50,6 +50,7 @@ class PrivateMechanism:
     """A mechanism of the package: certificate from public facts, objective checked against it, run."""
 
     name: ClassVar[str]
+    takes_rows: ClassVar[bool] = False
 
     def certify(
         self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
@@ -61,8 +62,12 @@ class PrivateMechanism:
     def release(
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> Array:
-        """Return private coefficients; see :meth:`Mechanism.release`."""
-        check_minimised_objective(objective, certificate)
+        """Return private coefficients; see :meth:`Mechanism.release`.
+
+        A descent also takes, in place of an objective, the rows alone: a list of them with each of their targets.
+        """
+        if not (self.takes_rows and isinstance(objective, list)):
+            check_minimised_objective(objective, certificate)
         released: Facts = {} if record is None else record
         return self._run(objective, certificate, NoiseSource.of(rng), released)
 
