@@ -23,7 +23,8 @@ from dpconvex.checks import check_count, check_number, check_share, parameter_er
 from dpconvex.core.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
-from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.rows import is_partitioned
 from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
 from dpconvex.estimators.rates import PrivateRateRegressor, tweedie_deviance

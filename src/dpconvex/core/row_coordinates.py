@@ -18,6 +18,7 @@ from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
 
 UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
+_ULPS = 8 * 2.0**-52  # by this times the dimension computed norms are raised: none is shorter than the true one
 _POWERS = 20  # that bound a spectral norm
 _MOST_OUTSIDE = 0.25  # share of the directions outside the bulk up to which products are saved
 _ROUNDING = 1e-6  # relative: what bounds of norms are raised by, of which rounding may use a tenth
@@ -79,7 +80,7 @@ class Coordinates:
         slopes = self.diagonal[self.lead :]
         squares = _scaled_row_squares(block, self.lead, np.zeros(slopes.size), slopes)
         constant = self.constant if self.lead else self.constant_norm
-        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * _round_up(block.shape[1]))
+        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * (1 + _ULPS * block.shape[1]))
 
     def row_coefficients(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
@@ -108,17 +109,12 @@ class RowNorms:
 def row_norms(rows: Array, constant: float = 0.0) -> Array:
     """Return ``sqrt(constant^2 + ||u||^2)`` of transformed rows, rounded up."""
     squares = constant**2 + block_row_squares(rows) + UNDERFLOW
-    return np.asarray(np.sqrt(squares) * _round_up(rows.shape[1]))
+    return np.asarray(np.sqrt(squares) * (1 + _ULPS * rows.shape[1]))
 
 
 def shorten_rows(block: Array, radius: float) -> Array:
     """Return rows in units of the radius, no longer than 1."""
     return np.asarray(block / np.maximum(row_norms(block), radius)[:, None])
-
-
-def _round_up(dimension: int) -> float:
-    """Return by what factor computed norms are raised, so that none is shorter than the true one."""
-    return 1 + 8 * dimension * 2.0**-52
 
 
 def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:

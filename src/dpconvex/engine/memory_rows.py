@@ -145,7 +145,7 @@ class MemoryRows:
         self.ignored: npt.NDArray[np.bool_] | None = ignored if ignored.any() else None
         self._given_weights, self.row_weights, self.row_map = weights, row_weights, row_map
         self.threads = available_cores() if threads is None else int(threads)
-        self.n_rows, self.dim = int(shape[0]), row_map.dim
+        self.n_rows, self.dim = int(shape[0]), row_map.n_features + int(row_map.fit_intercept)
         free = np.full(row_map.n_features, _LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
@@ -158,7 +158,7 @@ class MemoryRows:
         raw = floats_in_memory(X)
         if cache and raw.ndim == 2 and raw.flags.f_contiguous and raw.nbytes <= ROW_MAJOR_BYTES:
             raw = np.ascontiguousarray(raw)
-        return writable_memory_view(raw)
+        return raw if raw.flags.writeable else writable_memory_view(raw)
 
     def _divide(self, most_cached: int) -> None:
         """Decide on blocks, and whether so many bytes are few enough to cache them."""
@@ -355,7 +355,7 @@ class MemoryRows:
 
     def rescaled(self, function: Callable[[Array], Array]) -> Self:
         """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        return self.with_weights(function(self.weights))
+        return self._replace(_given_weights=function(self.weights))
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
         """Return the rows in memory with other weights, ``function(block, w)`` for each block, computed once."""
@@ -369,7 +369,7 @@ class MemoryRows:
             return []
 
         self.sum_runs(run)
-        return self.with_weights(found)
+        return self._replace(_given_weights=found)
 
     def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
@@ -465,7 +465,7 @@ class MemoryRows:
         kept, width = self._kept, self.dim + 1
         with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
             for index in range(first, last):
-                rows = self._span((index, index + 1))
+                rows = slice(index * self.block_rows, min((index + 1) * self.block_rows, self.n_rows))
                 if not self.small:
                     block, weights = self._map_rows(rows, buffer)
                 else:
@@ -478,11 +478,6 @@ class MemoryRows:
                     weights = self._without_ignored(self._given_weights, rows)
                 yield block, self.targets[rows], weights
 
-    @cached_property
-    def _by_columns(self) -> bool:
-        """Whether the given rows lie in memory column by column."""
-        return abs(self._raw.strides[0]) < abs(self._raw.strides[1])
-
     def _map_rows(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
         """Return some mapped rows in memory and the weights of the row map, in this buffer or in a new array."""
         from dpconvex.engine.dense_kernels import map_dense_rows
@@ -494,8 +489,9 @@ class MemoryRows:
         shorten = self.row_map.influence == "shorten"
         # Kept weights also serve the same rows without weights of their own.
         norm = math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm
-        raw, indices = self._raw.T if self._by_columns else self._raw, self._indices_of(rows)
-        map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, self._by_columns, block, weights)
+        by_columns = abs(self._raw.strides[0]) < abs(self._raw.strides[1])  # as the given rows lie in memory
+        raw, indices = self._raw.T if by_columns else self._raw, self._indices_of(rows)
+        map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, by_columns, block, weights)
         if self.ignored is not None:
             ignored = self.ignored[rows]
             block[ignored, lead:] = 0.0

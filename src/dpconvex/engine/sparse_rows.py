@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, issparse
 
 from dpconvex.engine.memory_rows import MemoryRows, floats_in_memory, writable_memory_view
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums
+from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
 from dpconvex.engine.sparse_moments import MomentSums, affine_moment_map, exact_moment_products, exact_moment_sums
 from dpconvex.engine.summation import pairwise_summation, spans
 from dpconvex.engine.threads import in_threads
@@ -129,9 +129,9 @@ class SparseRows(MemoryRows):
     r"""Rows in memory by their non-zeros, with all passes of `MemoryRows`.
 
     A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
-    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
-    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros. X may be of
-    any sparse format; entries of one row and column are added up.
+    the factor that shortens it. A function given to `sum_weighted` may have ``by_nonzeros``, which is then called with
+    these rows; given to `sum`, ``takes_sparse``, if it works on a `SparseBlock`. Others get blocks with all zeros. X
+    may be of any sparse format; entries of one row and column are added up.
 
     Privacy: sums of multiples of rows err less than those of `MemoryRows`. What a record contributes,
     ``m f base_j + fl(m f c_j) scale_j``, is computed from the record alone, and what additions lose is kept, so that a
@@ -236,9 +236,6 @@ class SparseRows(MemoryRows):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of sparse rows; see the class for what a block is."""
-        by_nonzeros = getattr(function, "by_nonzeros", None)
-        if by_nonzeros is not None:
-            return tuple(by_nonzeros(self))
         if not getattr(function, "takes_sparse", False):
             return super().sum(function)
 
@@ -249,6 +246,11 @@ class SparseRows(MemoryRows):
                 yield function(block, self.targets[rows], self._weights_of(rows))
 
         return self.sum_runs(lambda span: pairwise_summation(parts(span)))
+
+    def sum_weighted(self, function: WeightedRowFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of sparse rows, or take ``function.by_nonzeros(rows)``."""
+        by_nonzeros = getattr(function, "by_nonzeros", None)
+        return super().sum_weighted(function) if by_nonzeros is None else tuple(by_nonzeros(self))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all sparse rows, the multiples m of the margins, as `MemoryRows.combine` does."""

@@ -207,9 +207,8 @@ class DPAUCClassifier(PrivateAUCModel):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
+        """Return the AUC objective, of pairs."""
         bounds = certificate.bounds
-        if isinstance(bounds, LinearBounds):
-            return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
@@ -241,7 +240,7 @@ class DPAUCClassifier(PrivateAUCModel):
 def single_records(facts: PublicModelFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
     row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
-    return row_map, replace(facts, mapping=row_map).linear_bounds(Logistic(), neighbors)
+    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), neighbors)
 
 
 @with_parameters

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import is_partitioned
+from dpconvex.engine.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import Cells, read_cells, read_identifier_cells
 from dpconvex.inputs.column_encoding import (

@@ -489,15 +489,15 @@ def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) 
         for family in ("auc-", "structured-", "plain-"):
             named = named.removeprefix(family)
         pairs["mechanism"] = (named, mechanism)
-    if facts.mapping is not None:
+    if facts.row_map is not None:
         stated = isinstance(bounds, LinearRecord) and bounds.fit_intercept
         pairs["fit_intercept"] = (stated, facts.row_map.fit_intercept)
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
-        longest = facts.max_norm
+        longest = facts.row_map.max_norm
         if certificate.mechanism in _WEIGHTED:
             longest = facts.row_map.weighted(stated_farthest(certificate)).max_norm
-        pairs["max_norm"] = (bounds.max_norm, longest)
+        pairs["max_norm"] = (bounds.max_norm, longest if math.isfinite(longest) else facts.row_map.row_norm)
     pairs.update(model._stated(certificate, facts))
     if "kernel" in data["omitted"]:
         # One of the library's own would stand in the file, and no other can stand in a certificate.

@@ -156,9 +156,6 @@ class LinearTermObjective(RidgeObjective):
 
     linear: Array
 
-    def _set_linear(self, linear: npt.ArrayLike | None) -> None:
-        self.linear = self._checked_linear_term(np.zeros(self.dim) if linear is None else linear)
-
     def _checked_linear_term(self, vector: npt.ArrayLike) -> Array:
         checked = np.array(vector, dtype=np.float64)
         if checked.shape != (self.dim,):

@@ -79,7 +79,7 @@ class PairwiseObjective(LinearTermObjective):
             positive = targets > 0 if positive is None else positive
         X = np.asarray(rows, dtype=np.float64)
         super().__init__(X.shape[1], alpha)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
         which = np.asarray(positive, dtype=bool)
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])

@@ -269,7 +269,7 @@ class StructuredObjective(LinearTermObjective):
                 f"loss. Got {outputs} instead."
             )
         super().__init__(records.dim, alpha)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
         self.records, self.loss = records, loss
         self.divisor = float(records.n_rows if divisor is None else divisor)
 

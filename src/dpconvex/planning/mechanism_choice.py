@@ -176,8 +176,8 @@ def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRe
     if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
-    if request.row_map is not None:
-        bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
+    if request.row_map is not None and request.row_map.low is None:
+        bounds = replace(bounds, max_norm=request.row_map.weighted(mechanism.clip_limit).max_norm)
     return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.engine.summation import summation_rounding_error
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
@@ -32,7 +33,6 @@ from dpconvex.privacy.guarantees import (
     pure_guarantee_mu,
 )
 from dpconvex.privacy.noise import EXACT, SEEDED
-from dpconvex.privacy.rounding_errors import summation_rounding_error
 
 MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula

@@ -503,7 +503,7 @@ class RobustBounds(LinearRecord):
         if self.cost is not None:
             return many * both
         least_weight = min(1.0, self.row_norm / self.max_norm)
-        record, moved = self.row_norm_with_intercept, self.perturbation_norm
+        record, moved = math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2), self.perturbation_norm
         # The steepest slopes of both records: of a residual loss those of either side.
         sides: tuple[float, ...] = (float(self.loss.lipschitz),)
         if self.residual:
