@@ -36,7 +36,7 @@ from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolv
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.excess_and_prescriptions import linear_preset
+from dpconvex.planning.excess_risk import linear_preset
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts

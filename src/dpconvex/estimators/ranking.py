@@ -31,7 +31,7 @@ from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, TopRankObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.mechanism_choice import choose_auc_mechanism, choose_pair_loss
-from dpconvex.planning.output_penalties import output_penalty_mechanism, top_rank_output_penalty
+from dpconvex.planning.tilted_and_robust_penalties import output_penalty_mechanism, top_rank_output_penalty
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.certificate import Certificate

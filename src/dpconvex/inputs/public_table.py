@@ -28,7 +28,7 @@ from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
-from dpconvex.on_demand import pd, pl
+from dpconvex.lazy_imports import pd, pl
 
 
 class _PublicTablePeople:

@@ -27,8 +27,8 @@ from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
+from dpconvex.lazy_imports import nw
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.on_demand import nw
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows_and_table import DaskTable

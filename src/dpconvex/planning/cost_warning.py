@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, plan_fit, planned_mu
-from dpconvex.planning.excess_and_prescriptions import descent_excess
+from dpconvex.planning.excess_risk import descent_excess
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP

@@ -21,7 +21,7 @@ from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient_descent import AVERAGED
 from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_objective_perturbation
 from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
-from dpconvex.planning.excess_and_prescriptions import (
+from dpconvex.planning.excess_risk import (
     NO_CURVATURE,
     Prescription,
     mean_excess,
