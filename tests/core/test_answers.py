@@ -16,7 +16,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
-from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _LiftedSlopes
+from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _ClippedMarginSlopes
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import (
     Coordinates,
@@ -168,7 +168,7 @@ def test_several_slopes_are_never_longer_than_their_bound(weighting):
     rng = np.random.default_rng(0)
     loss, bound, n = Softmax(3), 0.3, 400
     y, z, norms = rng.integers(0, 3, n).astype(float), 3 * rng.standard_normal((n, 3)), rng.uniform(1, 9, n)
-    (found,) = _LiftedSlopes(QuerySlopes(loss, weighting), bound)(y, z, norms)
+    (found,) = _ClippedMarginSlopes(QuerySlopes(loss, weighting), bound)(y, z, norms)
     shortened = 0
     for row, norm in zip(found.tolist(), norms.tolist(), strict=True):
         square = sum(Fraction(entry) ** 2 for entry in row) * Fraction(norm) ** 2

@@ -188,10 +188,10 @@ class NoisyGradientDescent(PrivateMechanism):
         self, objective: RowObjective | list[Rows], certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
         """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
-        targets = objective if isinstance(objective, list) else [objective.rows]
+        rows_by_target = objective if isinstance(objective, list) else [objective.rows]
         if isinstance(objective, list):
-            check_descent_rows(targets, certificate)
-        rows = PrivateRows(targets, certificate, noise)
+            check_descent_rows(rows_by_target, certificate)
+        rows = PrivateRows(rows_by_target, certificate, noise)
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])
@@ -205,13 +205,14 @@ class NoisyGradientDescent(PrivateMechanism):
         return found.T if found.ndim == 2 else found
 
 
-def check_descent_rows(targets: list[Rows], certificate: Certificate) -> None:
+def check_descent_rows(rows_by_target: list[Rows], certificate: Certificate) -> None:
     """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared."""
     bounds, several = certificate.bounds, certificate.parameters["gradient"].get("targets", 1)
     stated = {"targets": several, **bounds.row_facts}
-    found = {"targets": len(targets), "own_weights": targets[0].own_weights, **targets[0].row_map.public_facts}
+    rows = rows_by_target[0]
+    found = {"targets": len(rows_by_target), "own_weights": rows.own_weights, **rows.row_map.public_facts}
     if bounds.neighbors == "replace_one":
-        stated["n_records"], found["n_records"] = bounds.n_samples, targets[0].n_records
+        stated["n_records"], found["n_records"] = bounds.n_samples, rows.n_records
     for name, value in stated.items():
         if not math.isclose(value, found[name], rel_tol=1e-12):
             raise ValueError(

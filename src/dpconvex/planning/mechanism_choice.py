@@ -349,7 +349,7 @@ def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoot
     raise parameter_error("loss", owner, allowed, repr(loss))
 
 
-def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+def _pairwise_perturbation_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     """Return the typical norm of noise that hides the change of F's gradient."""
     gamma, size = bounds.gradient_sensitivity, bounds.dimension
     if isinstance(guarantee, GaussianDP):
@@ -368,7 +368,7 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     alpha = 1.0
     for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
-        alpha = facts.row_norm * _choice_pair_noise(facts, guarantee) / _SCORE_NOISE
+        alpha = facts.row_norm * _pairwise_perturbation_noise_norm(facts, guarantee) / _SCORE_NOISE
     kappa = 0.5
     if not isinstance(guarantee, GaussianDP):
         delta = guarantee.delta(math.inf)
