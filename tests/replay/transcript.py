@@ -157,7 +157,7 @@ class Transcript:
         theta = self._answer(point, point, 1.0, 2 * np.abs(point).max())
         gradient = objective.gradient(theta)
         asked = (TILT, term.distribution, term.scale, theta.shape, tolerance)
-        question = Question(asked, bounds.tilted[1] * gradient, theta, term.sensitivity)
+        question = Question(asked, bounds.linear_term_form[1] * gradient, theta, term.sensitivity)
         _, bend = np.linalg.slogdet(objective.hessian(theta))
         question.curvature = (float(bend), max(_determinant(bounds), 1e-9))
         self.questions.append(question)

@@ -235,7 +235,7 @@ def prove_auc_objective(certificate: Certificate) -> CertificateProof:
 
 @dataclass(frozen=True)
 class PairwiseObjectivePerturbation(ObjectivePerturbation):
-    r"""Minimise a randomly tilted pairwise objective, ``F(w) + <b, w>``.
+    r"""Minimise a pairwise objective with a random linear term, ``F(w) + <b, w>``.
 
     Parameters
     ----------
