@@ -81,7 +81,7 @@ def handle(kind, loss=None, second=None, many=1):
         "separate": Query("vector", 0.6, Softmax(3).coefficients(SIZE)),
         "common": Query("vector", 0.6, ProportionalOdds(3).coefficients(SIZE)),
     }  # fmt: skip
-    terms = {name: replace(query.term(bounds, 1.0), releases=100) for name, query in asked.items()}
+    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=100) for name, query in asked.items()}
     targets = [np.where(v == 0, np.nan, y)] + ([] if second is None else [second])
     kinds = SparseRows if kind == "sparse" else MemoryRows
     weights = RowWeights(v, 24) if people else None
@@ -417,7 +417,7 @@ def test_sensitivities_are_those_of_the_table(neighbors, people, many):
     error = relative_rounding_error(queries.MANY_ROWS if people else number, SIZE)
     share = Query("vector", 0.7, SIZE).sensitivity(bounds) / (many * c * 0.7) - 1
     assert number * error * allowed == pytest.approx(share * c / 2, rel=1e-9)
-    term = Query("vector", 0.7, SIZE).term(bounds, 0.5, uses=4)
+    term = Query("vector", 0.7, SIZE).calibrated_noise(bounds, 0.5, uses=4)
     moved = Query("vector", 0.7, SIZE).sensitivity(bounds)
     assert (term.sensitivity, term.releases, term.dimension) == (moved, 4, SIZE)
     assert term.scale == pytest.approx(2 * moved / 0.5, rel=1e-6)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
-from dpconvex.fit.fit_plan import planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.losses import (
     PairHinge,
     PairLogistic,
@@ -413,7 +413,7 @@ def choose_auc_mechanism(
         if pure:
             mechanism = "output" if steep else "objective"
         else:
-            records = single.n_samples * planned_mu(guarantee, owner) / single.dimension
+            records = single.n_samples * gaussian_budget(guarantee, owner) / single.dimension
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     named: dict[str, Mechanism] = {

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
-from dpconvex.fit.fit_plan import plan_fit, planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget, plan_fit
 from dpconvex.losses import Logistic, Pinball, Softmax, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.planning import excess_risk
@@ -196,11 +196,11 @@ class PlannedProblem:
 
     def _descent_excess(self, **population: Any) -> Array:
         """Return the predicted excess of the private fit of all levels."""
-        bounds, mu = self.bounds, planned_mu(self.guarantee, "NoisyGradientDescent")
+        bounds, mu = self.bounds, gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
-        return excess_risk.descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
+        return excess_risk.descent_excess(bounds, plan.config, plan.calibrated_noise(bounds, mu), **population)[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""

@@ -183,7 +183,7 @@ class PairwiseBounds(Bounds):
 
     @property
     def _trace_form(self) -> tuple[float, float, str, float, int]:
-        """Facts of the linear term's theorem; its replace-one curve counts two records of gradient ``Gamma / 2`` each."""
+        """Facts of the linear term's theorem; its replace-one curve counts two records of gradient ``Gamma / 2``."""
         moved = self.gradient_sensitivity
         return moved / 2, self.curvature_ratio, "replace_one", moved, self.dimension
 
