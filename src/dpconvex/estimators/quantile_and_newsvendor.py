@@ -1,4 +1,8 @@
-"""Quantile regression, and the newsvendor: order quantities from features."""
+"""Quantile regression, and the newsvendor: order quantities from features.
+
+Here are levels, the plan of a fit (``_plan``), predictions and scores; ``fit`` is that of all linear models
+(:mod:`dpconvex.estimators.linear`), along the one path of :mod:`dpconvex.estimators.private_model`.
+"""
 
 from __future__ import annotations
 

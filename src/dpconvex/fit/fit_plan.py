@@ -92,9 +92,8 @@ class FitPlan:
     def calibrated_noise(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
         """Return the noise of every release of a run that may spend ``mu``."""
         parts = {name: mu * math.sqrt(share) for name, share in self.shares.items()}
-        return {
-            name: query.calibrated_noise(bounds, parts[name], number) for name, (query, number) in self.queries.items()
-        }
+        asked = self.queries.items()
+        return {name: query.calibrated_noise(bounds, parts[name], number) for name, (query, number) in asked}
 
 
 def gaussian_budget(guarantee: Guarantee, owner: str) -> float:
