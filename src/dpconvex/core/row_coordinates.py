@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.engine.block_products import block_margins, block_row_squares, transform_block
+from dpconvex.engine.block_products import block_margins, block_row_squares, shift_block, transform_block
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
@@ -55,8 +55,14 @@ class Coordinates:
 
     @cached_property
     def _columns(self) -> Array:
-        """The matrix column by column."""
-        return np.ascontiguousarray(self.matrix.T)
+        """The matrix column by column; where beside a diagonal only the constant counts, two rows: its, and that."""
+        diagonal = np.diagonal(self.matrix).copy()
+        shifted = np.diag(diagonal)
+        shifted[:, 0] = self.matrix[:, 0]
+        if not self.lead or not np.array_equal(self.matrix, shifted):
+            return np.ascontiguousarray(self.matrix.T)
+        diagonal[0] = 0.0
+        return np.array([shifted[:, 0] + 0.0, diagonal])  # + 0.0: no negative zeros
 
     @property
     def constant(self) -> float:
@@ -68,6 +74,8 @@ class Coordinates:
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
+        if len(self._columns) < len(self.matrix):
+            return shift_block(block, *self._columns, placed)
         return transform_block(block, self._columns, placed)
 
     def norms(self, block: Array) -> Array:

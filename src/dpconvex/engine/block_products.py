@@ -65,6 +65,14 @@ def transform_block(block: Array, columns: Array, out: Array | None = None) -> A
     return transformed
 
 
+def shift_block(block: Array, constant: Array, diagonal: Array, out: Array) -> Array:
+    """Return ``constant + block * diagonal``, rounded once."""
+    from dpconvex.engine.dense_kernels import dense_shifted_products
+
+    dense_shifted_products(_contiguous(block), constant, diagonal, out)
+    return out
+
+
 def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> Array:
     """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to weights times it."""
     from dpconvex.engine.dense_kernels import limited_products

@@ -132,8 +132,10 @@ class MemoryRows:
             raise ValueError(
                 f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). Got shape {shape} instead."
             )
-        targets = np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST)
-        targets = np.clip((targets - target_shift) * target_scale, -_LARGEST, _LARGEST)
+        targets = np.asarray(np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST))
+        targets -= target_shift  # in place: a new array of this size would cost more than what is done to it
+        targets *= target_scale
+        np.clip(targets, -_LARGEST, _LARGEST, out=targets)
         if targets.shape != shape[:1]:
             raise ValueError(
                 f"The 'y' parameter of MemoryRows must have shape ({shape[0]},), one target per row of X. "
@@ -341,7 +343,7 @@ class MemoryRows:
 
         Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
         """
-        if not (np.abs(self.targets) > 1).any():
+        if -1 <= self.targets.min(initial=0.0) and self.targets.max(initial=0.0) <= 1:
             return self
         return self._replace(targets=np.clip(self.targets, -1.0, 1.0))
 
@@ -354,8 +356,14 @@ class MemoryRows:
         return self._replace(_given_weights=weights)
 
     def rescaled(self, function: Callable[[Array], Array]) -> Self:
-        """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        return self.with_weights(function(self.weights))
+        """Return the same rows with weights ``function(weights)``, number by number; the rows are not read."""
+        weights, found = self.weights, np.empty(self.n_rows)
+
+        def fill(rows: slice) -> None:
+            found[rows] = function(weights[rows])
+
+        list(in_threads(fill, self._target_blocks(), self.threads))
+        return self.with_weights(found)
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
         """Return the rows in memory with other weights, ``function(block, w)`` for each block, computed once."""
@@ -432,7 +440,7 @@ class MemoryRows:
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
         )
-        other._divide(min(2 * CACHE_BYTES, self._raw.nbytes // 6))
+        other._divide(min(2 * CACHE_BYTES, self._raw.nbytes // 16))
         return other
 
     def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
