@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpconvex.engine import dense_kernels, sparse_kernels
+from dpconvex.engine import compensated_kernels, dense_kernels, sparse_kernels
 
 SIZES = [(rows, columns) for rows in (1, 2, 3, 4, 5, 31, 33, 66) for columns in (1, 2, 3, 4, 5, 7, 8, 9)]
 
@@ -79,7 +79,7 @@ def test_dense_margins_keep_twice_the_digits():
     block, theta = odd_numbers(rng, 5, 9), odd_numbers(rng, 9)
     block[:, -1] = -(block[:, :-1] @ theta[:-1]) / theta[-1]  # most digits cancel
     margins, errors = np.full(5, np.nan), np.full(5, np.nan)
-    dense_kernels.dense_margins_with_error(block, theta, margins, errors)
+    compensated_kernels.dense_margins_with_error(block, theta, margins, errors)
     for row, margin, error in zip(block, margins, errors, strict=True):
         terms = [a * b for a, b in zip(fractions(row), fractions(theta), strict=True)]
         assert abs(Fraction(float(margin)) + Fraction(float(error)) - sum(terms)) < sum(map(abs, terms)) / 2**97
@@ -91,7 +91,7 @@ def test_sums_of_dense_rows_lose_nothing():
     block, multiples = odd_numbers(rng, 9, 4), odd_numbers(rng, 9)
     totals, errors = odd_numbers(rng, 4), np.zeros(4)
     start = fractions(totals)
-    dense_kernels.combine_dense_with_error(multiples, block, totals, errors)
+    compensated_kernels.combine_dense_with_error(multiples, block, totals, errors)
     for j, before in enumerate(start):
         terms = [before, *fractions(multiples * block[:, j])]
         found = Fraction(float(totals[j])) + Fraction(float(errors[j]))

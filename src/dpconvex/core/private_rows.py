@@ -204,12 +204,13 @@ class PrivateRows:
         inner = np.unique(private_finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
+        self._cache.free_unless("counter", None)
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             found = np.searchsorted(inner, value(y, w), side="right")
             if by_label:
-                found = found + bins * (y > 0)
+                np.add(found, bins, out=found, where=y > 0)
             return (np.asarray(np.bincount(found, v, minlength=term.dimension), np.float64),)
 
         (exact,) = rows.sum_targets(part)
@@ -360,9 +361,15 @@ class PrivateRows:
 
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
         """Return rows with ``min(1, limit / norm)``, its square or ``limit / norm`` by weighting in the weight slot."""
-        weights = _PrivateRowWeights(weighting, limit)
-        key = (weighting, limit, *_key(frame))
-        return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
+        weights, norms = _PrivateRowWeights(weighting, limit), ("norm", *_key(frame))
+
+        def make(view: PrivateRows) -> Rows:
+            places = ("weights", norms), ("weights of a part", (*norms, id(view._rows), view._size))
+            if any(self._cache.holds(*place) for place in places):
+                return view._measured(frame).rescaled(weights)
+            return view._own_rows.reweighted(RowNorms(frame, weights))
+
+        return self._reweighted((weighting, limit, *_key(frame)), make)
 
     def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
         """Return the private rows of this view with other weights, made once for all rows of the first target.
@@ -497,9 +504,11 @@ class _PrivateRowCache:
     def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
         """Return the result that a private row cache has for a key, in its slot until another one is asked for."""
         if not self.holds(slot, key):
+            if slot == "weights":  # of all rows: what belongs to a part is needed no more, and memory is
+                self._last = {kept: self._last[kept] for kept in self._last if kept in ("coordinates", "weights")}
+            elif isinstance(slot, tuple):  # another part takes the place of one
+                self._last = {kept: self._last[kept] for kept in self._last if kept not in (slot, "weights of a part")}
             made = make()
-            if slot == "weights":  # of all rows: those of a part are needed no more
-                self._last.pop("weights of a part", None)
             self._last[slot] = key, made
         return cast(Made, self._last[slot][1])
 

@@ -7,12 +7,13 @@ last digit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from dpconvex.engine.block_products import block_margins, block_row_squares, shift_block, transform_block
+from dpconvex.engine.block_products import block_margins, block_row_squares, transform_block
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
@@ -55,14 +56,16 @@ class Coordinates:
 
     @cached_property
     def _columns(self) -> Array:
-        """The matrix column by column; where beside a diagonal only the constant counts, two rows: its, and that."""
-        diagonal = np.diagonal(self.matrix).copy()
-        shifted = np.diag(diagonal)
-        shifted[:, 0] = self.matrix[:, 0]
-        if not self.lead or not np.array_equal(self.matrix, shifted):
-            return np.ascontiguousarray(self.matrix.T)
+        """The matrix column by column."""
+        return np.ascontiguousarray(self.matrix.T)
+
+    @cached_property
+    def _shift(self) -> tuple[Array, Array] | None:
+        """What the constant adds to each coordinate, and the diagonal, where the matrix has no other entries."""
+        constant, diagonal = self.matrix[:, 0] + 0.0, np.diagonal(self.matrix).copy()  # + 0.0: no negative zeros
         diagonal[0] = 0.0
-        return np.array([shifted[:, 0] + 0.0, diagonal])  # + 0.0: no negative zeros
+        alone = self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:])
+        return (constant, diagonal) if alone else None
 
     @property
     def constant(self) -> float:
@@ -74,9 +77,13 @@ class Coordinates:
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
-        if len(self._columns) < len(self.matrix):
-            return shift_block(block, *self._columns, placed)
-        return transform_block(block, self._columns, placed)
+        if self._shift is None:
+            return transform_block(block, self._columns, placed)
+        from dpconvex.engine.dense_kernels import dense_shifted_products
+
+        constant, diagonal = self._shift
+        dense_shifted_products(np.ascontiguousarray(block, np.float64), constant, diagonal, placed)
+        return placed
 
     def norms(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound that stands for it."""
@@ -100,17 +107,18 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class RowNorms:
-    """Norms in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
+    """Norms in given coordinates in place of weights, or what follows from them; infinite for rows of weight 0."""
 
     frame: Coordinates
+    follows: Callable[[Array], Array] = np.asarray
 
     def __call__(self, block: Array, w: Array) -> Array:
-        """Return the norms of a block of rows."""
-        return np.where(w == 0, np.inf, self.frame.norms(block))
+        """Return the norms of a block of rows, or what follows from them."""
+        return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
 
     def by_nonzeros(self, rows: SparseRows) -> Array:
-        """Return the norms of all rows."""
-        return rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
+        """Return the same of all rows."""
+        return self.follows(rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal))
 
 
 def row_norms(rows: Array, constant: float = 0.0) -> Array:

@@ -65,14 +65,6 @@ def transform_block(block: Array, columns: Array, out: Array | None = None) -> A
     return transformed
 
 
-def shift_block(block: Array, constant: Array, diagonal: Array, out: Array) -> Array:
-    """Return ``constant + block * diagonal``, rounded once."""
-    from dpconvex.engine.dense_kernels import dense_shifted_products
-
-    dense_shifted_products(_contiguous(block), constant, diagonal, out)
-    return out
-
-
 def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> Array:
     """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to weights times it."""
     from dpconvex.engine.dense_kernels import limited_products
@@ -111,7 +103,7 @@ class CompensatedBlockSum:
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:
-        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.compensated_kernels import combine_dense_with_error
 
         self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
         combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)

@@ -66,7 +66,7 @@ def floats_in_memory(values: npt.ArrayLike) -> npt.NDArray[Any]:
     return raw if raw.dtype.isnative else raw.astype(raw.dtype.newbyteorder("="))
 
 
-class _KeptBlocks:
+class KeptBlocks:
     """Blocks of mapped rows that are kept, and the one array they lie in: many new ones would take longer to get.
 
     The same rows with other numbers share them. Other processes map their rows again, which is cheaper than sending.
@@ -77,8 +77,8 @@ class _KeptBlocks:
         self.blocks: list[tuple[Array, Array] | None] = [None] * count
         self.locks = [threading.Lock() for _ in self.blocks]
 
-    def __reduce__(self) -> tuple[type[_KeptBlocks], tuple[int, int]]:
-        return _KeptBlocks, (self.memory.size, len(self.blocks))
+    def __reduce__(self) -> tuple[type[KeptBlocks], tuple[int, int]]:
+        return KeptBlocks, (self.memory.size, len(self.blocks))
 
 
 class MemoryRows:
@@ -162,13 +162,16 @@ class MemoryRows:
             raw = np.ascontiguousarray(raw)
         return writable_memory_view(raw)
 
-    def _divide(self, most_cached: int) -> None:
-        """Decide on blocks, and whether so many bytes are few enough to cache them."""
+    def _divide(self, most_cached: int, partly: bool = False) -> None:
+        """Decide on blocks, and whether so many bytes are few enough to cache them; or, partly, as many as fit."""
         # No rows at all are one empty block, over which every sum is 0.
         self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
         self._blocks = max(1, -(-self.n_rows // self.block_rows))
         self.small = self._blocks == 1 or (self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached)
-        self._kept = _KeptBlocks(*((self.n_rows * (self.dim + 1), self._blocks) if self.small else (0, 0)))
+        size = self.block_rows * (self.dim + 1)
+        kept = most_cached // (8 * size) if partly and self._cache_allowed else 0
+        kept = self._blocks if self.small else kept
+        self._kept = KeptBlocks(min(kept * size, self.n_rows * (self.dim + 1)), kept)
 
     # Numbers that go with rows.
 
@@ -343,7 +346,7 @@ class MemoryRows:
 
         Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
         """
-        if -1 <= self.targets.min(initial=0.0) and self.targets.max(initial=0.0) <= 1:
+        if self.targets.min(initial=0.0) >= -1 and self.targets.max(initial=0.0) <= 1:
             return self
         return self._replace(targets=np.clip(self.targets, -1.0, 1.0))
 
@@ -440,7 +443,9 @@ class MemoryRows:
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
         )
-        other._divide(min(2 * CACHE_BYTES, self._raw.nbytes // 16))
+        # All rows have targets, weights and margins beside them: with what is kept, a sixth of the table or so.
+        spare = max(0, self._raw.nbytes // 7 - 32 * len(self._raw))
+        other._divide(min(2 * CACHE_BYTES, spare), partly=True)
         return other
 
     def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
@@ -474,7 +479,7 @@ class MemoryRows:
         with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
             for index in range(first, last):
                 rows = self._span((index, index + 1))
-                if not self.small:
+                if index >= len(kept.blocks):
                     block, weights = self._map_rows(rows, buffer)
                 else:
                     with kept.locks[index]:  # nobody reads a block that is being mapped
@@ -501,7 +506,7 @@ class MemoryRows:
         block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
         # Kept weights also serve the same rows without weights of their own.
-        norm = math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm
+        norm = math.inf if self.own_weights and not (shorten or self._kept.blocks) else self.row_map.row_norm
         raw, indices = self._raw.T if self._by_columns else self._raw, self._indices_of(rows)
         map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, self._by_columns, block, weights)
         if self.ignored is not None:
