@@ -93,12 +93,12 @@ def test_a_diagonal_and_constants_are_that_matrix_bit_by_bit(columns):
     matrix[1:, 0] = rng.normal(size=columns - 1) * (rng.random(columns - 1) < 0.7)
     matrix[0, 0] = 1.0
     frame, expected = Coordinates(matrix, 1), np.empty((70, columns))
-    assert frame._shift is not None
+    assert len(frame._columns) == 2
     dense_kernels.dense_matrix_products(block, np.ascontiguousarray(matrix.T), expected)
     assert frame.transform(block).tobytes() == expected.tobytes()
     matrix[1, -1] += columns == 2 or 0.5  # of two coordinates it is on the diagonal
-    assert (Coordinates(matrix, 1)._shift is None) == (columns > 2)
-    assert Coordinates(matrix, 0)._shift is None
+    assert len(Coordinates(matrix, 1)._columns) == (1 if columns > 2 else 2)
+    assert len(Coordinates(matrix, 0)._columns) == 1
 
 
 def odd_numbers(rng, *shape):

@@ -204,7 +204,7 @@ class PrivateRows:
         inner = np.unique(private_finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
-        self._cache.free_unless("counter", None)
+        self._cache.kept.pop("counter", None)  # its memory is needed
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
@@ -362,14 +362,14 @@ class PrivateRows:
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
         """Return rows with ``min(1, limit / norm)``, its square or ``limit / norm`` by weighting in the weight slot."""
         weights, norms = _PrivateRowWeights(weighting, limit), ("norm", *_key(frame))
-
-        def make(view: PrivateRows) -> Rows:
-            places = ("weights", norms), ("weights of a part", (*norms, id(view._rows), view._size))
-            if any(self._cache.holds(*place) for place in places):
-                return view._measured(frame).rescaled(weights)
-            return view._own_rows.reweighted(RowNorms(frame, weights))
-
-        return self._reweighted((weighting, limit, *_key(frame)), make)
+        of_part = (*norms, id(self._rows), self._size)
+        held = self._cache.holds("weights", norms) or self._cache.holds("weights of a part", of_part)
+        return self._reweighted(
+            (weighting, limit, *_key(frame)),
+            lambda view: (
+                view._measured(frame).rescaled(weights) if held else view._own_rows.reweighted(RowNorms(frame, weights))
+            ),
+        )
 
     def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
         """Return the private rows of this view with other weights, made once for all rows of the first target.
@@ -429,7 +429,6 @@ class PrivateRows:
             rows, value = self._valued(statistic)
             return rows.counter(value, level)
 
-        self._cache.free_unless("counter", key)  # its values are freed before others are computed
         return self._cache.last("counter", key, make)
 
 
@@ -490,27 +489,27 @@ class _PrivateRowCache:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._last: dict[object, tuple[object, Any]] = {}
+        self.kept: dict[object, tuple[object, Any]] = {}
 
     def holds(self, slot: object, key: object) -> bool:
         """Return whether a slot holds the result of this key."""
-        return slot in self._last and self._last[slot][0] == key
-
-    def free_unless(self, slot: object, key: object) -> None:
-        """Free a slot that holds the result of another key."""
-        if not self.holds(slot, key):
-            self._last.pop(slot, None)
+        return slot in self.kept and self.kept[slot][0] == key
 
     def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
         """Return the result that a private row cache has for a key, in its slot until another one is asked for."""
         if not self.holds(slot, key):
+            unneeded: set[object] = set()
             if slot == "weights":  # of all rows: what belongs to a part is needed no more, and memory is
-                self._last = {kept: self._last[kept] for kept in self._last if kept in ("coordinates", "weights")}
+                unneeded = set(self.kept) - {"coordinates", "weights"}
             elif isinstance(slot, tuple):  # another part takes the place of one
-                self._last = {kept: self._last[kept] for kept in self._last if kept not in (slot, "weights of a part")}
+                unneeded = {slot, "weights of a part"}
+            elif slot == "counter":  # values are freed before others are computed
+                unneeded = {slot}
+            for old in unneeded:
+                self.kept.pop(old, None)
             made = make()
-            self._last[slot] = key, made
-        return cast(Made, self._last[slot][1])
+            self.kept[slot] = key, made
+        return cast(Made, self.kept[slot][1])
 
 
 def _number(value: float) -> float:

@@ -55,17 +55,13 @@ class Coordinates:
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
     @cached_property
-    def _columns(self) -> Array:
-        """The matrix column by column."""
-        return np.ascontiguousarray(self.matrix.T)
-
-    @cached_property
-    def _shift(self) -> tuple[Array, Array] | None:
-        """What the constant adds to each coordinate, and the diagonal, where the matrix has no other entries."""
+    def _columns(self) -> tuple[Array, ...]:
+        """The matrix column by column; or what the constant adds, and the diagonal, where there is nothing else."""
         constant, diagonal = self.matrix[:, 0] + 0.0, np.diagonal(self.matrix).copy()  # + 0.0: no negative zeros
         diagonal[0] = 0.0
-        alone = self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:])
-        return (constant, diagonal) if alone else None
+        if self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:]):
+            return constant, diagonal
+        return (np.ascontiguousarray(self.matrix.T),)
 
     @property
     def constant(self) -> float:
@@ -77,11 +73,11 @@ class Coordinates:
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
-        if self._shift is None:
-            return transform_block(block, self._columns, placed)
+        if len(self._columns) == 1:
+            return transform_block(block, *self._columns, placed)
         from dpconvex.engine.dense_kernels import dense_shifted_products
 
-        constant, diagonal = self._shift
+        constant, diagonal = self._columns
         dense_shifted_products(np.ascontiguousarray(block, np.float64), constant, diagonal, placed)
         return placed
 

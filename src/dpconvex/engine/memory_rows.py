@@ -361,11 +361,8 @@ class MemoryRows:
     def rescaled(self, function: Callable[[Array], Array]) -> Self:
         """Return the same rows with weights ``function(weights)``, number by number; the rows are not read."""
         weights, found = self.weights, np.empty(self.n_rows)
-
-        def fill(rows: slice) -> None:
+        for rows in self._target_blocks():
             found[rows] = function(weights[rows])
-
-        list(in_threads(fill, self._target_blocks(), self.threads))
         return self.with_weights(found)
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
