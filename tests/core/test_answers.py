@@ -145,10 +145,29 @@ def test_only_the_same_question_is_answered_from_memory():
     for key in ("a", "a", "b", "a"):
         assert cache.last("slot", key, lambda key=key: made.append(key) or f"answer {key}") == f"answer {key}"
     assert made == ["a", "b", "a"]
-    cache.free_unless("slot", "a")
     assert cache.holds("slot", "a")
-    cache.free_unless("slot", "b")
-    assert not cache.holds("slot", "a")
+
+
+def test_memory_is_freed_before_what_takes_its_place_is_computed():
+    """Values to count, a part and its weights, and all that belongs to parts once all rows are weighed."""
+    cache, held = _PrivateRowCache(), {}
+    part, other = ("part", 1), ("part", 2)
+
+    def look(name):
+        held[name] = set(cache.kept)
+        return name
+
+    for slot in ("coordinates", "counter", part, other, "weights of a part", "weights"):
+        cache.last(slot, 1, lambda: look("first"))
+    assert set(cache.kept) == {"coordinates", "weights"} == held["first"] | {"weights"}
+    for slot in ("counter", part, other, "weights of a part"):
+        cache.last(slot, 1, lambda: look("again"))
+    cache.last("counter", 2, lambda: look("counter"))
+    assert held["counter"] == {"coordinates", "weights", part, other, "weights of a part"}
+    cache.last(part, 2, lambda: look("part"))
+    assert held["part"] == {"coordinates", "weights", other, "counter"}
+    cache.last("weights", 2, lambda: look("weights"))
+    assert held["weights"] == {"coordinates", "weights"}
 
 
 def test_eigenvalues_that_are_nearly_equal_are_one_bulk():
