@@ -69,7 +69,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
     },
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
     "engine/sparse_rows.py": {"self.base @ self.base": PUBLIC, "mapped.T @ mapped": PUBLIC},
-    "estimators/auc.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
+    "estimators/ranking.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
     "estimators/linear.py": {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,
         "jacobian.T @ np.asarray(covariance) @ jacobian": PUBLIC,

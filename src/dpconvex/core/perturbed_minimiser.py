@@ -36,7 +36,7 @@ from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.summation import block_rows
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
 from dpconvex.objectives.empirical import EmpiricalObjective, empirical_with_clamped_targets
-from dpconvex.objectives.objective import LinearlyPerturbableObjective, Objective
+from dpconvex.objectives.objective import ExtendedObjective, Objective
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_phase_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificate import Certificate, CertificateError
@@ -137,7 +137,7 @@ def exact_minimiser(
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
     if tilt is not None:
-        clamped = cast(LinearlyPerturbableObjective, clamped).with_linear(tilt)
+        clamped = cast(ExtendedObjective, clamped).with_linear(tilt)
     return certified_minimiser(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 

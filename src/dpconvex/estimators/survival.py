@@ -171,7 +171,6 @@ class DPDiscreteHazard(PrivateLinearModel):
         }
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        """Return the planned mechanism of a survival fit."""
         owner, ends = type(self).__name__, self._public_horizons()
         if privacy_unit.facts().get("people"):
             allowed = "'rows' with groups: rows that share a vote would weigh survivors down"

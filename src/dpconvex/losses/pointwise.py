@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,14 +32,7 @@ class PointwisePiecewiseLinear:
     ``c(u) = offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with
     ``weights[j] = (slopes[j + 1] - slopes[j]) / 2`` and ``slope = (slopes[0] + slopes[-1]) / 2``.
 
-    Parameters
-    ----------
-    knots : tuple of m >= 1 floats, increasing
-        Where the slope changes.
-    slopes : tuple of m + 1 floats, increasing
-        Slope left of the first knot, between neighbouring knots, right of the last.
-    height : float
-        Value at the first knot.
+    Knots, slopes and height are those of a :class:`KinkedLoss`.
     """
 
     knots: tuple[float, ...]
@@ -204,6 +197,11 @@ class PointwiseLoss(ABC):
         """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
         curvature = self.curvature_at(self._argument(y, z))
         return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
+
+
+def that_of_the_loss(name: str) -> Any:
+    """Return the property of a loss made from another one, ``self.loss``, that it has from it."""
+    return property(lambda made: getattr(made.loss, name), doc="That of the loss.")
 
 
 class _KinkedPointwiseLoss(PointwiseLoss):

@@ -19,7 +19,7 @@ from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
 from dpconvex.objectives import adversary_sets
-from dpconvex.objectives.adversary_sets import Shape, Support
+from dpconvex.objectives.adversary_sets import Shape
 from dpconvex.objectives.empirical import empirical_slopes_with_error
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, exact_difference, exact_objective_margins
 from dpconvex.types import Array
@@ -37,15 +37,12 @@ class AdversarialRowsObjective(RowObjective):
         Mapped rows, pointwise loss, ridge (of the intercept too), and the public N (the number of records by default).
     radius : float
         How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
+    norm : {"l2", "linf", "l1", "box", "hull"}
         Norm of the radius, or the set that it multiplies (:mod:`~dpconvex.objectives.adversary_sets`).
     width : float
         Width of the smoothing of the set's support function M.
     shape : tuple, optional
-        Half-widths of a box, vectors of a hull, or ``(length, curvature)`` of a set of one's own.
-    support : callable, optional
-        Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
-        constants.
+        Half-widths of a box, or vectors of a hull.
     """
 
     kind: ClassVar[str]  # the name in a certificate
@@ -53,24 +50,20 @@ class AdversarialRowsObjective(RowObjective):
 
     def __init__(
         self, rows: Rows, loss: Loss, alpha: float, radius: float, norm: str = "l2", width: float = 0.01,
-        divisor: float | None = None, shape: Shape | None = None, support: Support | None = None,
+        divisor: float | None = None, shape: Shape | None = None,
     ) -> None:  # fmt: skip
         owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
         needed = PointwiseLoss if self.loss_kind == "residual" else Loss
         if not isinstance(loss, needed) or loss.kind != self.loss_kind:
             raise parameter_error("loss", owner, f"a {self.loss_kind} loss, such as {example}", type(loss).__name__)
-        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
-            raise parameter_error("norm", owner, "'l2', 'linf', 'l1', 'box', 'hull' or 'own'", repr(norm))
+        if norm not in ("l2", "linf", "l1", "box", "hull"):
+            raise parameter_error("norm", owner, "'l2', 'linf', 'l1', 'box' or 'hull'", repr(norm))
         super().__init__(rows, loss, alpha, divisor)
         self.radius, self.width = float(radius), float(width)
-        self.norm, self.shape, self.support = norm, shape, support
+        self.norm, self.shape = norm, shape
         self._lead = int(rows.row_map.fit_intercept)
-        if support is not None:
-            length, curvature = shape or (0.0, 0.0)
-            adversary_sets.check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
-        self._support_length = adversary_sets.adversary_set_length(
-            norm, self.dim - self._lead, shape
-        )  # sup ||gradient of M||
+        # sup ||gradient of M||
+        self._support_length = adversary_sets.adversary_set_length(norm, self.dim - self._lead, shape)
         self.perturbation_norm = self.radius * self._support_length
         longest = self.rows.row_map.weighted_norm + self.perturbation_norm
         self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
@@ -84,13 +77,11 @@ class AdversarialRowsObjective(RowObjective):
     @property
     def _support_curvature(self) -> float:
         """``sup ||Hessian of M||``."""
-        if self.norm == "own":
-            return float(self.shape[1])  # type: ignore[index, arg-type]
         return self._support_length**2 / self.width
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
-        smoothed = self.norm, self.width, self.shape, self.support
+        smoothed = self.norm, self.width, self.shape
         taken, slope, bend = adversary_sets.smoothed_adversary_support(theta[self._lead :], *smoothed)
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
@@ -163,11 +154,9 @@ class AdversarialObjective(AdversarialRowsObjective):
 
         The other sets' gradients are quotients, computed within a few roundings of themselves.
         """
-        if self.norm not in ("l1", "hull", "own"):
+        if self.norm not in ("l1", "hull"):
             return 0.0
         pull = self._share * float(self.loss.lipschitz) * self.radius
-        if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
-            return 1.01 * UNIT * (self.dim + 20) * pull * (self._support_curvature * size + self.perturbation_norm)
         return 1.01 * UNIT * (self.dim + 20) * pull * self._support_length**2 / self.width * size
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
@@ -180,15 +169,13 @@ class AdversarialObjective(AdversarialRowsObjective):
         _, slope, _ = self._adversary(theta + shift)
         taken, left = self._adversary_takes(theta, shift)
         loss, reach = self.loss, self.perturbation_norm
-        # The value of one's own support function is taken to err by 16 roundings of its bound.
-        loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
 
         def adversarial_gradient_part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = exact_objective_margins(block, theta)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             z = exact_difference(z, y * taken, -correction)  # exact products: labels are -1 and +1
-            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
+            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths
             slopes, errors = empirical_slopes_with_error(loss, y, z, error)
             weights = w * (lengths + reach)
             sums = CompensatedBlockSum(w * slopes, np.column_stack([block, y]))
@@ -207,9 +194,6 @@ class AdversarialObjective(AdversarialRowsObjective):
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
             whole = [Decimal(a) + Decimal(b) for a, b in pairs]
-            if self.support is not None:
-                taken = self.support((theta + shift)[self._lead :])[0]
-                return self.radius * float(taken), 0.0
             norm = adversary_sets.exact_adversary_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)

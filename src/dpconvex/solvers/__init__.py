@@ -11,9 +11,8 @@
 >>> [bool(each.solve(smooth, np.zeros(smooth.dim), 1e-8).gradient_norm <= 1e-8) for each in solvers]
 [True, True, True, True]
 >>> kinked = EmpiricalObjective(rows, Hinge(), alpha=0.1)
->>> solvers = Envelope(), Subgradient(), StochasticSubgradient()
->>> [bool(each.solve(kinked, np.zeros(kinked.dim), 0.1).gradient_norm <= 0.1) for each in solvers]
-[True, True, True]
+>>> bool(Envelope().solve(kinked, np.zeros(kinked.dim), 0.1).gradient_norm <= 0.1)
+True
 """
 
 from dpconvex.objectives.adversarial import SaddleProblem
@@ -22,10 +21,9 @@ from dpconvex.solvers.black_box import BlackBox, certify_point
 from dpconvex.solvers.certified_descent import ConvergenceError, Solution, Solver
 from dpconvex.solvers.duality_gap import Envelope, certified_gap
 from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
-from dpconvex.solvers.subgradient import StochasticSubgradient, Subgradient
 
 __all__ = [
     "LBFGS", "AcceleratedGradient", "BlackBox", "ConvergenceError", "Envelope", "Katyusha", "MinimaxProximalPoint",
-    "Newton", "SaddleProblem", "Solution", "Solver", "StochasticSubgradient", "Subgradient", "certified_gap",
+    "Newton", "SaddleProblem", "Solution", "Solver", "certified_gap",
     "certify_point", "newton_or_lbfgs",
 ]  # fmt: skip
