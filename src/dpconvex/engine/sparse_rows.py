@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from dpconvex.engine.memory_rows import MemoryRows, floats_in_memory, writable_memory_view
+from dpconvex.engine.memory_rows import KeptBlocks, MemoryRows, floats_in_memory, writable_memory_view
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
 from dpconvex.engine.sparse_moments import MomentSums, affine_moment_map, exact_moment_products, exact_moment_sums
@@ -194,9 +194,9 @@ class SparseRows(MemoryRows):
         self.sum_runs(run)
         return factors
 
-    def _divide(self, most_cached: int) -> None:
-        super()._divide(most_cached)
-        self.small = False  # zeros are not worth being cached
+    def _divide(self, most_cached: int, partly: bool = False) -> None:
+        super()._divide(0)
+        self.small, self._kept = False, KeptBlocks(0, 0)  # zeros are not worth being cached
 
     @property
     def weights(self) -> Array:
@@ -478,7 +478,7 @@ class SparseRowSum:
 
     def add(self, block: SparseBlock, multiples: Array) -> None:
         """Add multiples of a block's sparse rows."""
-        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.compensated_kernels import combine_dense_with_error
         from dpconvex.engine.sparse_kernels import sparse_combine_kernel
 
         ones = np.ones((len(block), 1))
