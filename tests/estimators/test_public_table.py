@@ -42,7 +42,7 @@ from dpconvex import (
 )
 from dpconvex.estimators import private_model
 from dpconvex.models.model_file import ModelFileError
-from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
+from dpconvex.preprocessing import DPQuantileBounds, PublicTable
 from dpconvex.privacy import Ledger
 from dpconvex.reports.report import render_report
 from dpconvex.selection import DPSelect
@@ -256,7 +256,6 @@ def test_steps_that_are_fitted_on_the_data_are_named():
     public = make_pipeline(
         ColumnTransformer([("code", declared, ["a"]), ("fill", constant, ["b"]), ("rest", "drop", ["c"])]),
         Normalizer(),
-        PublicScaler((0, 1)),
         DPQuantileBounds((0, 1)),
         model,
     )
@@ -299,7 +298,7 @@ def test_searches_without_a_ledger_warn_once_and_others_never(monkeypatch, tmp_p
     with parallel_config(backend="threading"):
         for run in (
             lambda: cross_val_score(model, X, y, cv=3, n_jobs=n_jobs),
-            lambda: GridSearchCV(make_pipeline(PublicScaler((-1, 1)), model), {}, cv=2, n_jobs=n_jobs).fit(X, y),
+            lambda: GridSearchCV(make_pipeline(Normalizer(), model), {}, cv=2, n_jobs=n_jobs).fit(X, y),
         ):
             found = uncharged_search_warnings(monkeypatch, run)
             assert found == [PrivacyWarning]

@@ -138,7 +138,7 @@ def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:
 
 
 # Attributes of estimators and paid transformers that hold released numbers.
-_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
+_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_")
 
 
 def released_numbers(model: object) -> Array:
