@@ -228,7 +228,7 @@ def test_reasons_for_unreadable_lines_follow_from_what_the_user_said(folder, eng
         (folder / "sales.csv").write_bytes(content)
         texts.append(folder.fit("--engine", engine).stderr)
     assert len(set(texts)) == 1
-    for part in ("--encoding", "decimal commas", "line_breaks = true", "--invalid-rows ignore"):
+    for part in ("--encoding", "decimal commas", "that hold line breaks", "--invalid-rows ignore"):
         assert part in texts[0]
     (folder / "bounds.toml").write_text(f"{schema}[file]\ndelimiter = ';'\nencoding = 'cp1252'\n")
     (folder / "sales.csv").write_bytes(b"price;demand\n1;2;3\n")

@@ -26,36 +26,6 @@ class NeighborPair:
     second: tuple[Array, ...]
 
 
-def person_pairs(
-    X: ArrayLike, y: ArrayLike, groups: ArrayLike, record: ArrayLike, targets: tuple[float, float],
-    rows: tuple[int, int] = (1, 50),
-) -> Iterator[NeighborPair]:  # fmt: skip
-    """Yield pairs of neighbouring tables that differ in one person, whose rows are all alike.
-
-    Parameters
-    ----------
-    X, y, groups, record, targets
-        The other people, and as in :func:`neighbor_pairs` the features and targets of all rows of the differing person.
-    rows : tuple of two ints
-        How many rows that person has in the first and in the second data set.
-    """
-    X, y, groups = np.array(X, dtype=np.float64), np.array(y), np.array(groups)
-    record = np.asarray(record, dtype=np.float64)
-    low, high = targets
-    # Somebody new, whatever the others are called.
-    name = groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
-
-    def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
-        added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
-        parts = (added[0], X), (added[1].astype(y.dtype), y), (np.repeat(name, count), groups)
-        return tuple(np.concatenate(part) for part in parts)
-
-    few, many = rows
-    yield NeighborPair("mirror", data(record, high, few), data(-record, high, many))
-    yield NeighborPair("target", data(record, high, few), data(record, low, many))
-    yield NeighborPair("both", data(record, high, many), data(-record, low, many))
-
-
 def neighbor_pairs(
     X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float], relation: str = "replace_one"
 ) -> Iterator[NeighborPair]:

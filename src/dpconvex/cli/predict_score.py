@@ -185,7 +185,6 @@ def score(
     estimator = content.estimator
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
-    task_options.warn_of_multiline_option(schema)
     from dpconvex.evaluation import private_score
     from dpconvex.inputs.table_files import read_training_file
 

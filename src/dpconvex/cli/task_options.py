@@ -153,8 +153,6 @@ DelimiterOption = Annotated[
 EncodingOption = Annotated[
     str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
 ]
-_LINE_BREAKS = "Quoted fields may hold line breaks, as with line_breaks = true in a schema."
-LineBreaksOption = Annotated[bool, typer.Option("--line-breaks", help=_LINE_BREAKS, rich_help_panel=FILE)]
 
 
 def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()) -> Any:
@@ -319,21 +317,11 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
     return replace(schema, file=file)
 
 
-def file_format_options(delimiter: str | None, encoding: str | None, line_breaks: bool) -> CSVFormat:
+def file_format_options(delimiter: str | None, encoding: str | None) -> CSVFormat:
     """Return how a file without a schema is read."""
     delimiter = None if delimiter is None else check_csv_delimiter(delimiter)
     encoding = None if encoding is None else check_csv_encoding(encoding)
-    return CSVFormat(delimiter, encoding, line_breaks=line_breaks)
-
-
-def warn_of_multiline_option(schema: Schema) -> None:
-    """Say what the option of line breaks within fields means for the guarantee."""
-    if schema.file.line_breaks:
-        typer.echo(
-            "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "
-            "guarantee does not cover that. Use it for files that a program wrote with quotes doubled.",
-            err=True,
-        )
+    return CSVFormat(delimiter, encoding)
 
 
 def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:

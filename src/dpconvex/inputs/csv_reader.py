@@ -56,7 +56,6 @@ class CSVFormat:
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
-    line_breaks: bool = False  # within quoted fields: an open quote then changes how the lines below are read
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -75,8 +74,6 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
             'The schema\'s decimal in [file] must be ".", "," or "1,234.5" (commas set off thousands), and not the '
             "delimiter."
         )
-    if not isinstance(values.get("line_breaks", False), bool):
-        raise InputError("The schema's line_breaks in [file] must be true or false.")
     if "missing" in values:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
@@ -139,7 +136,6 @@ class CSVLayout:
     delimiter: str
     encoding: str
     start: int
-    line_breaks: bool = False
 
     @property
     def newline(self) -> bytes:
@@ -150,8 +146,7 @@ class CSVLayout:
         """Return the wanted columns of all lines below the header."""
         with open_csv_bytes(path) as file:
             file.read(self.start)
-            blocks = [file.read()] if self.line_breaks else read_csv_blocks(file, self.newline)
-            found = [self.read_block(block, wanted) for block in blocks]
+            found = [self.read_block(block, wanted) for block in read_csv_blocks(file, self.newline)]
         if not found:
             return self.read_block(b"", wanted)
         return CSVRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
@@ -164,14 +159,12 @@ class CSVLayout:
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return lines of a CSV file as text, and which of them hold bytes that the encoding does not have."""
         whole = block.removesuffix(self.newline)
-        if block and self.encoding == "utf-8" and not self.line_breaks:
+        if block and self.encoding == "utf-8":
             # A line end is part of no other sign: to decode all lines at once is to decode each of them.
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
         decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(self.newline) if block]
-        if self.line_breaks:
-            decoded = list(_join_csv_quotes(decoded))
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
@@ -255,21 +248,6 @@ def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
         return line.decode(encoding), False
     except UnicodeDecodeError:
         return line.decode(encoding, "replace"), True
-
-
-def _join_csv_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Join lines while a quote is open: an open quote of one record changes those that follow."""
-    record: list[str] = []
-    failed = is_open = False
-    for text, undecoded in lines:
-        record.append(text)
-        failed |= undecoded
-        is_open ^= text.count('"') % 2 == 1
-        if not is_open:
-            yield "\n".join(record), failed
-            record, failed = [], False
-    if record:
-        yield "\n".join(record), failed
 
 
 def read_csv_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
@@ -369,7 +347,7 @@ def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     for fault, found in faults.items():
         if found:
             raise InputError(f"{problem}, {fault}")
-    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
+    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end))
 
 
 def _is_csv_number(text: str) -> bool:
@@ -385,10 +363,9 @@ def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]
     commas = "quote fields that hold the delimiter, or say --delimiter"
     if layout.delimiter == ",":
         commas = 'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
-    breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
     encoding = "say --encoding, for instance cp1252, which spreadsheets write"
     return {
-        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
+        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", "write fields that hold line breaks as Parquet"),
         CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
         CSVLineProblem.UNDECODED: (f"bytes that are not {layout.encoding.upper()}", encoding),
     }

@@ -388,11 +388,6 @@ def matching_files(pattern: Path) -> list[Path]:
 
 def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[FilePiece], int]:
     """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at the same time."""
-    if schema.file.line_breaks:
-        raise InputError(
-            "The schema's line_breaks in [file] must be false with --engine dask, which reads pieces of a file. Use "
-            "Parquet."
-        )
     row_bytes = 8 * (len(schema.names) + 1) * COPIES
     room = max(memory_limit - BASE, memory_limit // 4)
     pieces: list[FilePiece] = []
