@@ -551,6 +551,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 winner = choices.candidate(steps, certificate.score, certificate.neighbors)
                 self._chosen, self.best_params_ = fits[winner][0]
         self.certificate_ = certificate
+        self.coef_, self.intercept_ = np.asarray(self._chosen.coef_), self._chosen.intercept_
+        if labels is not None:
+            self.classes_ = self._chosen.classes_
         self.n_features_in_ = probe.n_features_in_
         if (names := input_settings.fitted_names(probe)) is not None:
             self.feature_names_in_ = self._chosen.feature_names_in_ = names
@@ -588,18 +591,3 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Return the winner's score; on the training data it is not private."""
         check_is_fitted(self)
         return float(self._chosen.score(X, y))
-
-    @property
-    def coef_(self) -> Array:
-        """Coefficients of the winner."""
-        return np.asarray(self._chosen.coef_)
-
-    @property
-    def intercept_(self) -> float | Array:
-        """Intercept of the winner."""
-        return self._chosen.intercept_
-
-    @property
-    def classes_(self) -> Targets:
-        """Labels of the winner."""
-        return self._chosen.classes_
