@@ -200,7 +200,6 @@ def sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:
 
 
 def _people_of(people: RowWeights) -> NDArray[np.int64]:
-    """Return the index of each row's person."""
     assert people.tags is not None  # they were read from identifiers
     return person_indices(people.tags)
 
@@ -217,7 +216,6 @@ def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: 
 
 
 def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
-    """Evaluate the statistic of :mod:`dpconvex.core.auc_pairs`."""
     margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.
     lost = np.where(labels == 1, -np.inf, np.inf)

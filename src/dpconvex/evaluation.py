@@ -329,7 +329,6 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
 
 
 def _default_evaluation_metric(model: Any) -> str:
-    """Return the metric to evaluate by that the estimator minimises, or nearly."""
     if isinstance(model, input_settings.FittedIntervals):
         return "coverage"
     if is_classifier(model):
@@ -350,7 +349,6 @@ def _quantile_levels(model: Any) -> list[float]:
 
 
 def _evaluated_level_column(model: Any, quantile: object) -> int | None:
-    """Return the column of the predictions that belongs to a level."""
     if quantile is None:
         return None
     levels = _quantile_levels(model)
@@ -361,7 +359,6 @@ def _evaluated_level_column(model: Any, quantile: object) -> int | None:
 
 
 def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> None:
-    """Raise unless the model can be scored by this metric."""
     if metric not in METRICS:
         raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
@@ -395,7 +392,6 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
 def _evaluation_range(
     model: Any, metric: str, residual_bound: object, column: int | None = None, schema: Schema | None = None
 ) -> tuple[float, float]:
-    """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration", "concordance"):
         return 0.0, 1.0
     if metric == "brier":
@@ -608,7 +604,6 @@ def _evaluation_noise_draws(certificate: EvaluationCertificate) -> Array:
 def _describe_evaluated_curve(
     released: Array, possible: Array, metric: str, limits: tuple[float, float], levels: tuple[float, float]
 ) -> dict[str, Array]:
-    """Return a calibration curve or a histogram of residuals, with intervals."""
     counts = np.maximum(released, 0.0)
     if metric == "residuals":
         rows = max(1.0, float(counts.sum()))

@@ -97,7 +97,6 @@ def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int 
 
 
 def _people_of_table(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
-    """Return the people of a data set, each by all its rows."""
     names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
     return Counter(frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names))
 
@@ -117,7 +116,6 @@ def released_numbers(model: object) -> Array:
 
 
 def _flatten_estimator_outputs(value: object) -> list[float]:
-    """Return all numbers inside nested dictionaries, lists and arrays."""
     if isinstance(value, dict):
         return [x for name in sorted(value) for x in _flatten_estimator_outputs(value[name])]
     if isinstance(value, (list, tuple)):
@@ -141,7 +139,6 @@ def fitted_estimator_outputs(estimator: Model, data: tuple[Array, ...], count: i
 
 
 def _fit_estimator(model: Model, data: tuple[Array, ...]) -> Any:
-    """Return the model, fitted to (X, y) or to (X, y, groups)."""
     more = {"groups": data[2]} if len(data) == 3 else {}
     return model.fit(*data[:2], **more)
 

@@ -124,7 +124,6 @@ def check(
 
 
 def _print_bounds_check(found: FileInspection) -> None:
-    """Print the counts of a check."""
     screen = output.output_console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
     rows = []

@@ -118,7 +118,6 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
 
 
 def _plan_table(found: Forecasts, unit: str) -> Table:
-    """Return the forecasts as a table for a terminal."""
     from dpconvex.reports.wording import guarantee_wording
 
     rows = []
@@ -133,8 +132,6 @@ def _plan_table(found: Forecasts, unit: str) -> Table:
 
 
 def _plan_as_json(found: Forecasts) -> dict[str, object]:
-    """Return the forecasts as plain data."""
-
     def plain(forecast: Forecast) -> dict[str, object]:
         risk = forecast.excess_risk
         return {**asdict(forecast), "excess_risk": risk if math.isfinite(risk) else None}

@@ -149,7 +149,6 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
 
 
 def _residual_bound_option(given: str | None) -> float | str | None:
-    """Return what --residual-bound of ``score`` says: a number, or a word."""
     if given is None or given == "private":
         return given
     try:

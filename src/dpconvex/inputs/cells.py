@@ -150,7 +150,6 @@ def _cells_of_polars(column: pl.Series) -> Cells:
 
 
 def _cells_of_objects(values: Iterable[object]) -> Cells:
-    """Return the cells of Python objects, each by its own type."""
     cells = [read_cell(value) for value in values]
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
@@ -230,7 +229,6 @@ def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
 
 
 def _parse_number_cell(text: str, decimal: str) -> float | None:
-    """Return the number that a text is, by the decimal sign or else by a point."""
     if decimal == THOUSANDS and re.fullmatch(_THOUSANDS_NUMBER, text, re.ASCII):
         text = text.replace(",", "")
     parts = _COMMA.fullmatch(text) if decimal == "," else None

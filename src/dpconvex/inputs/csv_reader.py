@@ -102,7 +102,6 @@ def check_csv_encoding(value: object) -> str:
 
 
 def _is_stateless_csv(encoding: str) -> bool:
-    """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
     try:
         name = codecs.lookup(encoding).name
         module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
@@ -243,7 +242,6 @@ def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
 
 
 def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
-    """Return a line as text, and whether bytes of it had to be replaced."""
     try:
         return line.decode(encoding), False
     except UnicodeDecodeError:

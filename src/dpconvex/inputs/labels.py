@@ -123,7 +123,6 @@ def _wrong_label_kind(declared: np.ndarray, owner: str) -> str:
 
 
 def _show_labels(declared: np.ndarray) -> str:
-    """Return declared labels as messages show them: they are public."""
     write = repr if declared.dtype.kind in "UO" else str
     words = [write(str(label)[:80]) for label in declared[:10].tolist()]
     return "[" + ", ".join(words) + (", ..." if len(declared) > 10 else "") + "]"

@@ -507,13 +507,11 @@ def _error(table: str, name: str, must: str) -> InputError:
 
 
 def _require(holds: object, table: str, name: str, must: str) -> None:
-    """Raise unless a column's declaration is as it must be."""
     if not holds:
         raise _error(table, name, must)
 
 
 def _check_keys(table: str, name: str, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
-    """Raise if a column's own table holds what it cannot."""
     for key in value:
         _require(key in allowed, table, name, f"have {list(allowed)} only. Check {shown_name(str(key))}")
 
@@ -601,7 +599,6 @@ def _parse_schema_number(name: str, value: Any) -> SchemaNumber:
 
 
 def _check_transform(table: str, name: str, transform: object, bounds: Range) -> None:
-    """Raise unless a transform of the schema has bounds, given those of the column."""
     must = f"have a transform of {list(WORDS)}, or an expression of x"
     _require(isinstance(transform, str), table, name, must)
     try:
@@ -656,7 +653,6 @@ def _parse_schema_flag(name: str, value: Any) -> SchemaFlag:
 
 
 def _parse_schema_day(value: object) -> datetime.date | None:
-    """Return a date of the schema, or None."""
     if isinstance(value, datetime.date):  # or a time
         return datetime.date(value.year, value.month, value.day)
     try:

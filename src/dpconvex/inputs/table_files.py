@@ -186,7 +186,6 @@ def read_training_file(
 
 
 def _training_columns(schema: Schema) -> list[str]:
-    """Return the table's columns that a fit reads."""
     assert schema.target is not None
     events = [] if schema.target.event is None else [schema.target.event]
     return list(dict.fromkeys([*schema.inputs, schema.target.name, *events]))
@@ -246,12 +245,10 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
 
 
 def _comma_hint(file: csv_reader.CSVFormat) -> str:
-    """Return how numbers with a decimal comma are read, where the schema does not say so."""
     return "" if file.decimal != "." else ' Commas need decimal = "," in [file], or "1,234.5" for thousands.'
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
-    """Raise if the file's type of a column cannot hold what the schema says; a column of missing values has none."""
     for column in schema.columns:
         kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
@@ -262,7 +259,6 @@ def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
 
 
 def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> np.ndarray:
-    """Return the target column of a file as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
@@ -433,7 +429,6 @@ def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
 
 
 def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list[FilePiece]:
-    """Return pieces of a CSV file of about `size` bytes that end with a line."""
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:

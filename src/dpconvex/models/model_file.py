@@ -152,7 +152,6 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
 
 
 def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
-    """Return what a model's file holds, as plain data."""
     parameters: dict[str, object] = {}
     omitted: list[str] = []
     for key, value in estimator.get_params(deep=False).items():
@@ -416,7 +415,6 @@ def _finite_model_array(name: str, value: object) -> Array:
 
 
 def _rebuild_model_estimator(data: Content) -> Fitted:
-    """Return an unfitted estimator with the file's parameters."""
     owner, parameters, omitted = data["estimator"], data["parameters"], data["omitted"]
     kind = _estimator_named(owner)
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
@@ -543,7 +541,6 @@ def _check_model_releases(released: dict[str, Any], certificate: Certificate, sh
 
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
-    """Raise unless the classes are a label set in order, the certificate's and the parameter's."""
     owner, ordered = type(model).__name__, model._ordered_classes
     _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
     with _refusing_model_file("'classes' must be different plain labels"):

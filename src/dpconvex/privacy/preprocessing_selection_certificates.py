@@ -212,7 +212,6 @@ class SelectionCertificate(CertifiedPromise):
             certificate.verify()
 
     def _check(self) -> None:
-        """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
         with refuse_malformed_certificate("The selection's certificate is malformed"):
             self._check_fields()
             fits, choice = self._selection_repeats() if self.strategy == "repeat" else self._selection_composes()

@@ -132,7 +132,6 @@ def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
-    """Return a number within its range, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -202,7 +201,6 @@ def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | 
 
 
 def _studio_person_promise(wish: StudioFitRequest) -> str:
-    """Return what a person with several rows is promised."""
     try:
         return promise_wording(group_guarantee(wish.guarantee, wish.guarantee, wish.per_person))
     except ValueError:  # delta would be 1
