@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpconvex.cli import output_and_errors
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 
 SECRET = "SECRETVALUE"
@@ -306,7 +306,7 @@ def test_numbers_of_columns_that_no_table_has_are_refused(folder):
 def test_a_model_with_a_long_format_of_dates_is_refused_unread(fitted, monkeypatch):
     """One of 20,000 signs stalled the command for 15 seconds."""
     read = []
-    monkeypatch.setattr("dpconvex.inputs.schema._schema_format_reads_back", read.append)
+    monkeypatch.setattr("dpconvex.inputs.schema_file._schema_format_reads_back", read.append)
     content = json.loads((fitted / "model.json").read_text())
     content["columns"]["dates"] = {"d": {"parts": ["month"], "format": "%d %m %Y" + " x" * 8000}}
     (fitted / "model.json").write_text(json.dumps(content))

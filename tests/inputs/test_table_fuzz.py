@@ -11,7 +11,7 @@ from table_fuzz import SECRETS, as_container, csv_bytes, random_cells, random_sc
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import RowMap
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, schema_to_dict
+from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 from dpconvex.preprocessing import PublicTable
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpconvex.inputs import table_files
 from dpconvex.inputs.csv_reader import CSVFormat, CSVLineProblem, split_csv_fields
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import open_table_file, read_training_file
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)

@@ -19,7 +19,7 @@ from dpconvex.cli import task_options
 from dpconvex.cli.task_options import text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat
-from dpconvex.inputs.schema import read_schema
+from dpconvex.inputs.schema_file import read_schema
 from dpconvex.inputs.table_files import check_table_file, open_table_file, table_file_format, write_table_file
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.task_options import COLUMNS, ROWS, number_option, text_option
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import read_schema
+from dpconvex.inputs.schema_file import read_schema
 
 if TYPE_CHECKING:
     from rich.table import Table

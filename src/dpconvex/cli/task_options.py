@@ -19,7 +19,8 @@ import typer
 from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
-from dpconvex.inputs.schema import Schema, read_schema
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_file import read_schema
 from dpconvex.reports.release_file import ReleaseFileFacts, read_release_file
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from dpconvex.inputs.column_encoding import (
 )
 from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
-from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
+from dpconvex.inputs.schema import Range, Schema
+from dpconvex.inputs.schema_file import parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
 from dpconvex.on_demand import pd, pl
 

@@ -26,7 +26,8 @@ from dpconvex.checks import MOST_FEATURES, check_positive
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
-from dpconvex.inputs.schema import Schema, parse_schema, schema_to_dict
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 from dpconvex.inputs.settings import Classifier, Fitted, Label, classifies, fitted_names, resolve_kernel_setting
 from dpconvex.mechanisms.gradient_descent import stated_farthest
 from dpconvex.privacy.bounds.linear import LinearRecord

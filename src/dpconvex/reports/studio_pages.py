@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, parse_schema_toml
+from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
