@@ -106,7 +106,8 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
-        return 0.5 if settings["quantile"] is None else task_options.parse_quantile_option(settings["quantile"])
+        given = settings["quantile"]
+        return 0.5 if given is None else task_options.parse_numbers_option("quantile", given)
     costs = settings["underage_cost"], settings["overage_cost"]
     underage, overage = (1.0 if cost is None else cost for cost in costs)
     if not all(math.isfinite(cost) and cost > 0 for cost in (underage, overage)):

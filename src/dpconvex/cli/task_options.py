@@ -69,6 +69,7 @@ TASKS: dict[str, Task] = {
     "robust-regression": Task("DPRobustRegressor"),
 }
 
+_USUAL_FILE = CSVFormat()
 BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"
 
 # name of the parameter -> type, help, group
@@ -219,11 +220,8 @@ def build_task(task_name: str, settings: Settings, **more: object) -> Model:
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
         given["classes"] = parse_classes_option(given["classes"])
-    for name in ("horizons", "rate_bounds"):
-        if name in given:
-            given[name] = parse_numbers_option(name, given[name])
-    if "quantile" in given:
-        given["quantile"] = parse_quantile_option(given["quantile"])
+    for name in {"horizons", "rate_bounds", "quantile"} & set(given):
+        given[name] = parse_numbers_option(name, given[name])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
 
 
@@ -254,25 +252,15 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
     return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
-def parse_numbers_option(name: str, words: str) -> list[float]:
-    """Return the numbers of an option that has several."""
+def parse_numbers_option(name: str, words: str) -> float | list[float]:
+    """Return the numbers of an option that takes several; a single quantile level as it is."""
     try:
-        return [float(word) for word in words.split(",")]
+        numbers = [float(word) for word in words.split(",")]
     except ValueError:
+        example = "0.1,0.5,0.9" if name == "quantile" else "1,2"
         flag = "--" + name.replace("_", "-")
-        raise InputError(f"The option {flag} must be numbers: {flag} 1,2. Got {words!r} instead.") from None
-
-
-def parse_quantile_option(words: str) -> float | list[float]:
-    """Return the level of the task's --quantile option, or the levels where there are commas."""
-    try:
-        levels = [float(word) for word in words.split(",")]
-    except ValueError:
-        raise InputError(
-            "The option --quantile must be a number between 0 and 1, or several: --quantile 0.1,0.5,0.9. "
-            f"Got {words!r} instead."
-        ) from None
-    return levels if "," in words else levels[0]
+        raise InputError(f"The option {flag} must be numbers: {flag} {example}. Got {words!r} instead.") from None
+    return numbers[0] if name == "quantile" and len(numbers) == 1 else numbers
 
 
 def parse_classes_option(words: list[str]) -> list[int] | list[str]:
@@ -304,9 +292,8 @@ def read_task_schema(path: Path, formula: str | None) -> Schema:
     return formula_schema(schema, formula)
 
 
-def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
-    """Return the schema with what the command line says of the file."""
-    file = schema.file
+def file_format_options(delimiter: str | None, encoding: str | None, file: CSVFormat = _USUAL_FILE) -> CSVFormat:
+    """Return how a file is read: as its schema says, if there is one, but for what the command line says."""
     if delimiter is not None:
         file = replace(file, delimiter=check_csv_delimiter(delimiter))
     if encoding is not None:
@@ -315,14 +302,12 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
         raise InputError(
             f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
         )
-    return replace(schema, file=file)
+    return file
 
 
-def file_format_options(delimiter: str | None, encoding: str | None) -> CSVFormat:
-    """Return how a file without a schema is read."""
-    delimiter = None if delimiter is None else check_csv_delimiter(delimiter)
-    encoding = None if encoding is None else check_csv_encoding(encoding)
-    return CSVFormat(delimiter, encoding)
+def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
+    """Return the schema with what the command line says of the file."""
+    return replace(schema, file=file_format_options(delimiter, encoding, schema.file))
 
 
 def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:

@@ -133,12 +133,6 @@ def encoded_sparse_matrix(blocks: list[EncodedBlock]) -> Any:
     return found
 
 
-def is_smaller_sparse(blocks: list[EncodedBlock]) -> bool:
-    """Whether entries with their columns take less memory than all columns: from the schema alone."""
-    entries: int = sum(block.values.shape[1] for block in blocks)
-    return 12 * entries < 8 * sum(block.width for block in blocks)
-
-
 def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
     numbers = cells.as_numbers(file.decimal)
     missing = np.isnan(numbers)

@@ -31,20 +31,12 @@ DELIMITERS = ",;\t|"
 LONGEST_NAME = 1000
 _LONGEST_HEADER = 1 << 24  # bytes
 _BLOCK = 1 << 24  # bytes that are read at a time
-_MARKS = (  # that of UTF-32 begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 #: Spellings of a missing value, unless such a word is declared as a category.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
-# Encodings of several bytes a sign: nothing but a line end holds its bytes, and lines can be decoded one by one.
+# Encodings of several bytes a sign: nothing but a line end holds its byte, and lines can be decoded one by one.
 _MULTIBYTE_ENCODINGS = (
-    *("ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
-    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004", "euc_jisx0213", "euc_kr"),
-    *("gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
+    "ascii", "utf-8", "utf-8-sig", "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004",
+    "euc_jisx0213", "euc_kr", "gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213",
 )  # fmt: skip
 
 
@@ -96,7 +88,7 @@ def check_csv_encoding(value: object) -> str:
     if not isinstance(value, str) or not _is_stateless_csv(value):
         raise InputError(
             'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
-            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+            "itself and ends with the byte of a line feed: not UTF-16, UTF-7, HZ or ISO 2022. Write the file in UTF-8."
         )
     return value
 
@@ -107,7 +99,7 @@ def _is_stateless_csv(encoding: str) -> bool:
         module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
     except (LookupError, ValueError, ImportError):
         return False
-    return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
+    return name in _MULTIBYTE_ENCODINGS or ("decoding_table" in vars(module) and "\n".encode(name) == b"\n")
 
 
 class CSVLineProblem(enum.IntEnum):
@@ -136,16 +128,11 @@ class CSVLayout:
     encoding: str
     start: int
 
-    @property
-    def newline(self) -> bytes:
-        """The bytes of a line end; two of them never overlap."""
-        return "\n".encode(self.encoding)
-
     def read(self, path: Path, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of all lines below the header."""
         with open_csv_bytes(path) as file:
             file.read(self.start)
-            found = [self.read_block(block, wanted) for block in read_csv_blocks(file, self.newline)]
+            found = [self.read_block(block, wanted) for block in read_csv_blocks(file)]
         if not found:
             return self.read_block(b"", wanted)
         return CSVRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
@@ -157,13 +144,13 @@ class CSVLayout:
 
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return lines of a CSV file as text, and which of them hold bytes that the encoding does not have."""
-        whole = block.removesuffix(self.newline)
+        whole = block.removesuffix(b"\n")
         if block and self.encoding == "utf-8":
             # A line end is part of no other sign: to decode all lines at once is to decode each of them.
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
-        decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(self.newline) if block]
+        decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(b"\n") if block]
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
@@ -248,32 +235,17 @@ def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
         return line.decode(encoding, "replace"), True
 
 
-def read_csv_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
+def read_csv_blocks(file: IO[bytes], size: int = _BLOCK) -> Iterator[bytes]:
     """Give the rest of a file in blocks of whole lines."""
-    rest = bytearray()
     while block := file.read(size):
-        searched = max(0, len(rest) - len(newline) + 1)
-        rest += block
-        end = rest.rfind(newline, searched)
-        if end >= 0:
-            end += len(newline)
-            yield bytes(rest[:end])
-            del rest[:end]
-    if rest:
-        yield bytes(rest)
+        yield block if block.endswith(b"\n") else block + file.readline()
 
 
-def find_csv_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
+def find_csv_line_end(file: IO[bytes], position: int) -> int:
     """Return the first byte after the next line end, or after the file."""
     file.seek(position)
-    tail = b""
-    while block := file.read(1 << 16):
-        found = (tail + block).find(newline)
-        if found >= 0:
-            return position - len(tail) + found + len(newline)
-        position += len(block)
-        tail = block[len(block) - len(newline) + 1 :]
-    return position
+    file.readline()
+    return file.tell()
 
 
 @contextlib.contextmanager
@@ -300,24 +272,12 @@ def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
 
 
-def _find_csv_encoding(start: bytes, said: str | None) -> str:
-    """Return the encoding that the user says, or else a byte-order mark."""
-    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
-    if said is None:
-        return marked or "utf-8"
-    name = codecs.lookup(said).name.removesuffix("-sig")
-    if name not in ("utf-16", "utf-32"):
-        return name
-    return marked if marked is not None and marked.startswith(name) else f"{name}-le"
-
-
 def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     """Return how a CSV file is written, from its first line and from what the user says."""
     with open_csv_bytes(path) as source:
         start = source.read(_LONGEST_HEADER)
-    encoding = _find_csv_encoding(start, file.encoding)
-    newline = "\n".encode(encoding)
-    line, end, _ = start.partition(newline)
+    encoding = codecs.lookup(file.encoding or "utf-8").name.removesuffix("-sig")
+    line, end, _ = start.partition(b"\n")
     problem = "The first line of the CSV file must hold the names of the columns"
     try:
         header = line.decode(encoding).removeprefix("\ufeff").removesuffix("\r")
