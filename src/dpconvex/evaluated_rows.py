@@ -20,12 +20,6 @@ from dpconvex.inputs.people_and_weights import person_indices
 from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.types import Array
 
-__all__ = [
-    "METRICS", "RESIDUAL_METRICS", "ROW_METRICS", "ROW_STEPS", "SURVIVAL_METRICS", "EvaluatedRows",
-    "clipped_row_scores", "evaluation_statistic", "exact_evaluation", "period_lengths", "scored_level",
-    "steps_of_scores", "sum_evaluated_scores",
-]  # fmt: skip
-
 # Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
 # the number of rows may be private and a grid that followed it would move everybody's numbers.
 ROW_STEPS = 2**20

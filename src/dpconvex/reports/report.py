@@ -35,11 +35,9 @@ _POSTPROCESSING = ("coef_bound", "release_radius", "threshold")
 
 
 def render_report(
-    model: Fitted,
-    ledger: Ledger | None = None,
-    release: ReleaseFileFacts | None = None,
+    model: Fitted, ledger: Ledger | None = None, release: ReleaseFileFacts | None = None,
     scores: Sequence[PrivateScore] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Return the report of a fitted model as HTML: one page without scripts and without references to other files.
 
     Parameters
@@ -138,12 +136,9 @@ def render_report(
 
 
 def write_report(
-    model: Fitted,
-    path: str | os.PathLike[str],
-    ledger: Ledger | None = None,
-    release: ReleaseFileFacts | None = None,
-    scores: Sequence[PrivateScore] = (),
-) -> Path:
+    model: Fitted, path: str | os.PathLike[str], ledger: Ledger | None = None,
+    release: ReleaseFileFacts | None = None, scores: Sequence[PrivateScore] = (),
+) -> Path:  # fmt: skip
     """Write the report of a fitted model to an HTML file, and return its path.
 
     Parameters are those of :func:`render_report`, and ``path``.

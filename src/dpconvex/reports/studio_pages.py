@@ -115,15 +115,9 @@ class StudioFitRequest:
 @lru_cache(maxsize=2000)
 def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
     """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
-    mechanisms = ["objective", "output"] if isinstance(guarantee, PureDP) else ["gradient"]
-    return plan(
-        task,
-        rows,
-        columns,
-        guarantee,
-        quantile=level,
-        mechanisms=[name for name in mechanisms if name in MECHANISMS[task]],
-    )
+    names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
+    mechanisms = [name for name in names if name in MECHANISMS[task]]
+    return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
