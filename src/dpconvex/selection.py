@@ -429,8 +429,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         if self.strategy not in _STRATEGIES:
             raise parameter_error("strategy", "DPSelect", f"one of {_STRATEGIES}", repr(self.strategy))
+        mean_repeats = input_settings.check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
+        if mean_repeats is not None and mean_repeats < 1:
+            raise parameter_error("mean_repeats", "DPSelect", "at least 1", repr(mean_repeats))
         strategy, per_fit, repeats = selection_certificate_shares(
-            guarantee, self.strategy, len(candidates), self._repeats()
+            guarantee, self.strategy, len(candidates), mean_repeats
         )
         found = None
         more: dict[str, int] = {"groups": True} if groups else {}
@@ -467,12 +470,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         facts = (guarantee, strategy, repeats if strategy == "repeat" else None, training, held, score.bounds, fits)
         return SelectionCertificate.issue(*facts, label_set=found, seeded=self.random_state is not None)
-
-    def _repeats(self) -> float | None:
-        repeats = input_settings.check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
-        if repeats is not None and repeats < 1:
-            raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
-        return repeats
 
     def _selection_parts(self, n_samples: int) -> tuple[int, int]:
         """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""

@@ -162,15 +162,14 @@ def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat
     write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
-def read_feature_file(path: Path, schema: Schema, further: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
-    """Return the features of a table as an array, and further columns as they are (all of them for None)."""
+def read_feature_file(path: Path, schema: Schema, further: list[str]) -> tuple[np.ndarray, pl.DataFrame]:
+    """Return the features of a table as an array, and further columns as they are."""
     opened = open_table_file(path, schema.file)
-    wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
     refused = (csv_reader.CSVLineProblem.UNDECODED,)
-    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=refused)
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *further])), least=1, refused=refused)
     rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
-    return rows, table.select(wanted)
+    return rows, table.select(further)
 
 
 def read_training_file(
