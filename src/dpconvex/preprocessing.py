@@ -6,7 +6,6 @@ Both are scikit-learn transformers; attributes that end with ``_`` may be publis
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count, check_number, parameter_error
+from dpconvex.checks import check_count, parameter_error
 from dpconvex.core.exponential_choices import ExponentialChoices
 from dpconvex.estimators.private_model import charge_private_model
 from dpconvex.inputs.public_table import PublicTable
@@ -32,23 +31,21 @@ __all__ = ["DPQuantileBounds", "PreprocessingCertificate", "PublicTable"]
 # Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
 _TAIL_ROWS_EPSILON = 40.0
 _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
+_MARGIN = 0.25  # of the ends' distance: narrow bounds cost more than wide ones
 
 
 class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Find bounds of columns privately, clip to them and map to [-1, 1].
 
     Each end of each column is a quantile drawn by the exponential mechanism: a point ``t`` of a public grid on the
-    search range, 2^40 steps wide, has probability proportional to ``exp(-epsilon |#{x_i < t} - q n| / 2)``.
+    search range, 2^40 steps wide, has probability proportional to ``exp(-epsilon |#{x_i < t} - q n| / 2)``. The share q
+    of the rows beyond each end is ``40 / (n epsilon)``, between 0.01 and 0.25: fewer rows cannot hold a draw against a
+    range thousands of times too wide. Ends are moved outwards by a quarter of their distance.
 
     Parameters
     ----------
     search_bounds : pair (low, high)
         Public range to search, scalars or one value per column; may be far too wide.
-    tail : float, optional
-        Share of the rows beyond each end. By default ``40 / (n epsilon)`` with the epsilon of one draw, between 0.01
-        and 0.25: fewer rows cannot hold a draw against a search range thousands of times too wide.
-    margin : float, default=0.25
-        Share of their distance by which the ends are moved outwards: narrow bounds cost more than wide ones.
     epsilon, delta, mu : float, optional
         Budget, as for the estimators: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
     ledger, random_state : Ledger or None, int or None
@@ -77,11 +74,10 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self, search_bounds: tuple[ArrayLike, ArrayLike], *, tail: float | None = None, margin: float = 0.25,
-        epsilon: float | None = None, delta: float | None = None, mu: float | None = None, ledger: Ledger | None = None,
-        random_state: int | None = None,
+        self, search_bounds: tuple[ArrayLike, ArrayLike], *, epsilon: float | None = None, delta: float | None = None,
+        mu: float | None = None, ledger: Ledger | None = None, random_state: int | None = None,
     ) -> None:  # fmt: skip
-        self.search_bounds, self.tail, self.margin = search_bounds, tail, margin
+        self.search_bounds = search_bounds
         self.epsilon, self.delta, self.mu = epsilon, delta, mu
         self.ledger, self.random_state = ledger, random_state
 
@@ -98,9 +94,6 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             check_count(name, f"{owner}.certify", value)
         guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, owner)
         self._searched(int(n_features))
-        check_number("margin", owner, self.margin, "a finite number of at least 0", 0, math.inf)
-        if self.tail is not None:
-            check_number("tail", owner, self.tail, "None or a number in [0, 0.5)", 0, 0.5)
         noise = quantile_certificate_noise(guarantee, int(n_features))
         sampler = EXACT if self.random_state is None else SEEDED
         return PreprocessingCertificate(guarantee, "quantile-bounds", int(n_samples), int(n_features), noise, sampler)
@@ -128,16 +121,15 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         noise = NoiseSource(self.random_state)
         charge_private_model(self.ledger, certificate, "DPQuantileBounds.fit")
         lowest, highest = self._searched(rows.shape[1])
-        columns, epsilon, tail = rows.shape[1], certificate.noise["epsilon"], self.tail
-        if tail is None:
-            tail = min(_LARGEST_TAIL, max(_SMALLEST_TAIL, _TAIL_ROWS_EPSILON / (certificate.n_samples * epsilon)))
+        columns, epsilon = rows.shape[1], certificate.noise["epsilon"]
+        tail = min(_LARGEST_TAIL, max(_SMALLEST_TAIL, _TAIL_ROWS_EPSILON / (certificate.n_samples * epsilon)))
         choices = ExponentialChoices(epsilon, 2 * columns, noise)
         ends = np.empty((2, columns))
         for column in range(columns):
             low, high = float(lowest[column]), float(highest[column])
-            drawn = sorted(choices.quantiles(rows[:, column], (float(tail), 1 - float(tail)), low, high))
+            drawn = sorted(choices.quantiles(rows[:, column], (tail, 1 - tail), low, high))
             # Released numbers only from here on; a width of zero is no use as a bound.
-            extra = max(self.margin * (drawn[1] - drawn[0]), 1e-6 * (high - low))
+            extra = max(_MARGIN * (drawn[1] - drawn[0]), 1e-6 * (high - low))
             ends[:, column] = max(low, drawn[0] - extra), min(high, drawn[1] + extra)
         self.low_, self.high_ = ends
         self.privacy_, self.certificate_ = "paid", certificate
