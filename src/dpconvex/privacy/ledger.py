@@ -225,12 +225,6 @@ class Ledger:
         mine = (record for record in records if record["kind"] == "charge" and record["dataset"] == self.dataset)
         return [LedgerEntry.from_record(number, record) for number, record in enumerate(mine, start=1)]
 
-    def affords(self, guarantee: Guarantee, *, mu: float | None = None) -> bool:
-        """Return whether a charge would be granted now; charges nothing."""
-        mu = _checked_ledger_mu(guarantee, mu)
-        totals = self._totals()
-        return totals.charged(totals.cost(guarantee, mu), "replace_one").within_budget()
-
     def spent(self, delta: float | None = None) -> float:
         """Return the ledger's total epsilon so far at ``delta`` (the budget's by default, 1e-6 for a budget in mu).
 
