@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.atomic_files import write_file_atomically
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
-from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.task_options import COLUMNS, ROWS, number_option, text_option
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import read_schema
+from dpconvex.inputs.schema_file import read_schema
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +39,6 @@ def plan(
     residual_scale: Annotated[float | None, number_option(RESIDUAL_SCALE)] = None,
     feature_spread: Annotated[float | None, number_option(FEATURE_SPREAD)] = None,
     class_rate: Annotated[float | None, number_option("Public guess: share of a class, for logistic.")] = None,
-    plot: Annotated[Path | None, text_option("Draw accuracy against the budget to this file (SVG).")] = None,
     json_: task_options.JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
@@ -66,8 +61,6 @@ def plan(
     assert features is not None
     task, unit = task or "quantile", "people" if people else "rows"
     level = _planned_quantile_level(task, {**settings, "class_rate": class_rate})
-    if plot is not None:
-        output.check_output(plot, "plot")
     from dpconvex.inputs.settings import resolve_budget_setting
     from dpconvex.planning import plan as forecast_risk
     from dpconvex.privacy import GaussianDP
@@ -80,11 +73,6 @@ def plan(
             residual_scale=residual_scale, feature_spread=feature_spread, class_rate=class_rate, n_classes=classes,
             people=people, wanted=0.05 if accuracy is None else accuracy,
         )  # fmt: skip
-        if plot is not None:
-            from dpconvex.reports.charts import accuracy_chart, standalone_svg
-            from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy
-
-            write_file_atomically(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
     if json_:
         output.print_json(_plan_as_json(found))
         return
@@ -101,8 +89,6 @@ def plan(
             "larger budget or fewer columns help.",
             markup=False,
         )
-    if plot is not None:
-        screen.print(f"Plot written to {plot}", markup=False)
 
 
 def _planned_quantile_level(task: str, settings: task_options.Settings) -> float | list[float]:
@@ -120,7 +106,8 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
-        return 0.5 if settings["quantile"] is None else task_options.parse_quantile_option(settings["quantile"])
+        given = settings["quantile"]
+        return 0.5 if given is None else task_options.parse_numbers_option("quantile", given)
     costs = settings["underage_cost"], settings["overage_cost"]
     underage, overage = (1.0 if cost is None else cost for cost in costs)
     if not all(math.isfinite(cost) and cost > 0 for cost in (underage, overage)):
@@ -129,7 +116,6 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
 
 
 def _plan_table(found: Forecasts, unit: str) -> Table:
-    """Return the forecasts as a table for a terminal."""
     from dpconvex.reports.wording import guarantee_wording
 
     rows = []
@@ -144,8 +130,6 @@ def _plan_table(found: Forecasts, unit: str) -> Table:
 
 
 def _plan_as_json(found: Forecasts) -> dict[str, object]:
-    """Return the forecasts as plain data."""
-
     def plain(forecast: Forecast) -> dict[str, object]:
         risk = forecast.excess_risk
         return {**asdict(forecast), "excess_risk": risk if math.isfinite(risk) else None}
@@ -161,8 +145,6 @@ def _plan_as_json(found: Forecasts) -> dict[str, object]:
 
 @output.reports_errors
 def studio(
-    ledger: Annotated[Path | None, typer.Option(help="Ledger whose timeline is shown.")] = None,
-    dataset: task_options.DatasetOption = "default",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; a free one by default.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -173,35 +155,16 @@ def studio(
     if not 0 <= port <= 65535:
         raise InputError(f"The option --port must be from 0 to 65535. Got {port} instead.")
     try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        from dpconvex.reports.studio_server import serve_studio
     except ImportError:
         raise InputError("The studio needs a small server: install it with `pip install 'dpconvex[studio]'`.") from None
-    from dpconvex.reports.studio_server import serve_studio
 
-    account = None if ledger is None else open_ledger(ledger, dataset)
+    def opened(address: str) -> None:
+        output.output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
+        output.output_console().print("Stop with Ctrl-C.")
+        if browser:
+            import webbrowser
 
-    with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
+            webbrowser.open(address)
 
-        def opened(address: str) -> None:
-            output.output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
-            output.output_console().print("The address works once. Stop with Ctrl-C.")
-            if browser:
-                import webbrowser
-
-                webbrowser.open(studio_redirect_page(address, Path(folder)).as_uri())
-
-        serve_studio(account, port, opened)
-
-
-def studio_redirect_page(address: str, folder: Path) -> Path:
-    """Write a page that only its owner can read and that leads to an address."""
-    # A browser's command line, with what it is told to open, can be read by everybody on the machine.
-    page = folder / "open.html"
-    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(
-            f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
-            f'<title>dpconvex studio</title><a href="{address}">dpconvex studio</a>'
-        )
-    return page
+    serve_studio(port, opened)

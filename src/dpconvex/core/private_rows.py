@@ -204,11 +204,6 @@ class PrivateRows:
         vector[0] = unit * exact
         return float(self._answers.release(term, vector)[0]) / unit
 
-    def count_std(self, name: str) -> float:
-        """Return the standard deviation of the noise of :meth:`count`."""
-        term = self.terms[name]
-        return term.scale if term.query == "count" else term.scale / self._count_unit(term)
-
     def _count_unit(self, term: CertifiedNoise) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 

@@ -13,18 +13,13 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, parse_schema_toml
-from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
-from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
+from dpconvex.inputs.settings import resolve_budget_setting
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
-from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
 from dpconvex.reports.coefficients_and_forecasts import AccuracyForecast, attacker_limits, forecast_accuracy
 from dpconvex.reports.printable import printable_on_page
-from dpconvex.reports.report import render_report
 from dpconvex.reports.wording import promise_wording
 
 _FACTOR = 4.0  # forecasts lie within this of simulations from their population
@@ -37,10 +32,10 @@ _FEW_BUDGETS = (1 / 8, 1 / 2, 1.0, 2.0, 8.0)  # where a forecast takes a tenth o
 
 @dataclass(frozen=True)
 class StudioTask:
-    """Words of a task, and the planner's task that forecasts it; none for tasks without forecasts."""
+    """Words of a task, and the planner's task that forecasts it."""
 
     words: str
-    planned: str | None = None
+    planned: str
     level: str = ""  # words of its quantile level, where it has one
     quantity: str = ""  # where the planner's word is not the task's own
 
@@ -57,13 +52,6 @@ TASKS = {
     "logistic": StudioTask("logistic regression", "logistic"),
     "hazard": StudioTask("survival in periods (hazards)", "hazard"),
     "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
-    "svm": StudioTask("linear support vectors"),
-    "auc": StudioTask("ranking by AUC"),
-    "top-rank": StudioTask("ranking at the top"),
-    "tilted": StudioTask("tilted classifier"),
-    "tilted-regression": StudioTask("tilted regression"),
-    "robust": StudioTask("robust classifier"),
-    "robust-regression": StudioTask("robust regression"),
 }
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
@@ -106,13 +94,12 @@ class StudioFitRequest:
     @property
     def planned(self) -> bool:
         """Whether a default fit of the task has forecasts, and offers the guarantee."""
-        names = set(MECHANISMS.get(TASKS[self.task].planned or "", ()))
+        names = set(MECHANISMS[TASKS[self.task].planned])
         return bool(names - {"gradient"} if isinstance(self.guarantee, PureDP) else names)
 
     def plan(self, rows: int | None = None) -> Forecasts:
         """Return the forecasts of a default fit, for other rows where given."""
         task = TASKS[self.task]
-        assert task.planned is not None
         level = self.level if task.level else 0.5
         return _studio_plan(task.planned, rows or self.rows, self.columns, self.guarantee, level)
 
@@ -120,19 +107,12 @@ class StudioFitRequest:
 @lru_cache(maxsize=2000)
 def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
     """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
-    mechanisms = ["objective", "output"] if isinstance(guarantee, PureDP) else ["gradient"]
-    return plan(
-        task,
-        rows,
-        columns,
-        guarantee,
-        quantile=level,
-        mechanisms=[name for name in mechanisms if name in MECHANISMS[task]],
-    )
+    names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
+    mechanisms = [name for name in names if name in MECHANISMS[task]]
+    return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
-    """Return a number within its range, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -151,12 +131,13 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
     """Return the forecast of a fit, and of others near it."""
     wish = StudioFitRequest.parse(sent)
     words = "Every attack lies on or above the solid curve; guessing lies on the dashed diagonal."
-    gaussian = wish.planned and not isinstance(wish.guarantee, PureDP)
+    # The Gaussian guarantee of a descent says more than the stated one.
+    sharper = wish.planned and isinstance(wish.guarantee, ApproxDP)
     return _TEMPLATES.get_template("forecast.html").render(
         promise=promise_wording(wish.guarantee),
         task=TASKS[wish.task].words,
         attack=attacker_limits(wish.guarantee),
-        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee, "gradient" if gaussian else ""),
+        mechanism_accuracy=attacker_limits(wish.guarantee.as_gaussian()).accuracy if sharper else None,
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
@@ -194,15 +175,7 @@ def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
     }
 
 
-def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
-    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which says more."""
-    if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
-        return None
-    return attacker_limits(guarantee.as_gaussian()).accuracy
-
-
 def _studio_person_promise(wish: StudioFitRequest) -> str:
-    """Return what a person with several rows is promised."""
     try:
         return promise_wording(group_guarantee(wish.guarantee, wish.guarantee, wish.per_person))
     except ValueError:  # delta would be 1
@@ -223,43 +196,7 @@ def _studio_needed_budget(ahead: AccuracyForecast, wanted: float) -> str:
     return f"{article} {name} of about {low * (high / low) ** share:.2g}"
 
 
-def check_studio_schema(text: str) -> str:
-    """Return what a schema says, or what is wrong with it."""
-    template = _TEMPLATES.get_template("schema.html")
-    try:
-        found = parse_schema(parse_schema_toml(text))
-    except InputError as error:
-        return template.render(problem=str(error))
-    except ValueError:
-        return template.render(problem="This is not valid TOML yet.")
-    target = None if found.target is None else found.target.name
-    return template.render(problem=None, columns=len(found.names), names=found.inputs, target=target)
-
-
-def studio_ledger_timeline(ledger: Ledger) -> str:
-    """Return the charges of a ledger, oldest first, and what is left."""
-    return _TEMPLATES.get_template("ledger.html").render(
-        entries=ledger.entries(), remaining=str(ledger.remaining()), dataset=ledger.dataset
-    )
-
-
-def verify_studio_model(content: bytes) -> dict[str, str]:
-    """Return the verdict on a model file as HTML, and its report where it verifies.
-
-    The file is only parsed: model files hold no code.
-    """
-    verdict = _TEMPLATES.get_template("verdict.html")
-    try:
-        model = parse_model(model_json_object(content)).estimator
-        intervals = isinstance(model, FittedIntervals)
-        report = "" if intervals else render_report(model)
-    except (ModelFileError, CertificateError, ValueError, TypeError) as error:
-        return {"verdict": verdict.render(problem=str(error)), "report": ""}
-    words = promise_wording(model.certificate_.guarantee)
-    return {"verdict": verdict.render(promise=words, intervals=intervals), "report": report}
-
-
-def parse_studio_json(body: bytes) -> Mapping[str, Any]:
+def parse_studio_json(body: bytes | bytearray) -> Mapping[str, Any]:
     """Return the JSON object that a page sent, or raise ``InputError``."""
     try:
         found = json.loads(body)
