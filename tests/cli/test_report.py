@@ -15,6 +15,7 @@ import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.reports import render_report, write_report
 from dpconvex.reports.coefficients_and_forecasts import attacker_limits, coefficient_uncertainty, forecast_model
+from dpconvex.reports.studio_pages import studio_ledger_timeline
 from dpconvex.reports.summary import model_summary_card
 
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
@@ -172,7 +173,7 @@ def test_nothing_on_a_page_turns_the_direction_of_writing_round(tmp_path):
     ledger.charge(GaussianDP(0.1), description=odd, mechanism=odd)
     model = dpconvex.DPQuantileRegressor(ledger=ledger, **REGRESSION).fit(table, y)
     page = render_report(model, ledger, ReleaseFileFacts(name=odd, purpose=f"first\n{odd}"))
-    for text in (page, model_summary_card(model)):
+    for text in (page, model_summary_card(model), studio_ledger_timeline(ledger)):
         assert not set("\u202e\u2066\x1b\x9b\u200e") & set(text)
         assert r"\u202e" in text
     assert "\u0628\u200c\u0628" in page

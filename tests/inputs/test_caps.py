@@ -11,6 +11,7 @@ from dpconvex.inputs.schema import MOST_COLUMNS
 from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml, read_schema
 from dpconvex.inputs.table_files import open_table_file
 from dpconvex.reports.release_file import read_release_file
+from dpconvex.reports.studio_pages import check_studio_schema as shown_schema
 
 LONG_KEYS = [
     "a." * 16_000 + "a = 1",
@@ -40,6 +41,7 @@ def test_dotted_keys_are_short(text, tmp_path, monkeypatch):
         read_schema(tmp_path / "t.toml")
     with pytest.raises(InputError, match="must be TOML"):
         read_release_file(tmp_path / "t.toml")
+    assert "at most 8 parts" in shown_schema(text)
 
 
 @pytest.mark.parametrize(

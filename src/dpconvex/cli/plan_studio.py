@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +13,7 @@ import typer
 
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
+from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.task_options import COLUMNS, ROWS, number_option, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema_file import read_schema
@@ -145,6 +148,8 @@ def _plan_as_json(found: Forecasts) -> dict[str, object]:
 
 @output.reports_errors
 def studio(
+    ledger: Annotated[Path | None, typer.Option(help="Ledger whose timeline is shown.")] = None,
+    dataset: task_options.DatasetOption = "default",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; a free one by default.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -155,16 +160,35 @@ def studio(
     if not 0 <= port <= 65535:
         raise InputError(f"The option --port must be from 0 to 65535. Got {port} instead.")
     try:
-        from dpconvex.reports.studio_server import serve_studio
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("The studio needs a small server: install it with `pip install 'dpconvex[studio]'`.") from None
+    from dpconvex.reports.studio_server import serve_studio
 
-    def opened(address: str) -> None:
-        output.output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
-        output.output_console().print("Stop with Ctrl-C.")
-        if browser:
-            import webbrowser
+    account = None if ledger is None else open_ledger(ledger, dataset)
 
-            webbrowser.open(address)
+    with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
 
-    serve_studio(port, opened)
+        def opened(address: str) -> None:
+            output.output_console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
+            output.output_console().print("The address works once. Stop with Ctrl-C.")
+            if browser:
+                import webbrowser
+
+                webbrowser.open(studio_redirect_page(address, Path(folder)).as_uri())
+
+        serve_studio(account, port, opened)
+
+
+def studio_redirect_page(address: str, folder: Path) -> Path:
+    """Write a page that only its owner can read and that leads to an address."""
+    # A browser's command line, with what it is told to open, can be read by everybody on the machine.
+    page = folder / "open.html"
+    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(
+            f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
+            f'<title>dpconvex studio</title><a href="{address}">dpconvex studio</a>'
+        )
+    return page

@@ -13,13 +13,18 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.settings import resolve_budget_setting
+from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
+from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
+from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, group_guarantee
+from dpconvex.privacy.certificate import CertificateError
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
+from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
 from dpconvex.reports.coefficients_and_forecasts import AccuracyForecast, attacker_limits, forecast_accuracy
 from dpconvex.reports.printable import printable_on_page
+from dpconvex.reports.report import render_report
 from dpconvex.reports.wording import promise_wording
 
 _FACTOR = 4.0  # forecasts lie within this of simulations from their population
@@ -131,13 +136,12 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
     """Return the forecast of a fit, and of others near it."""
     wish = StudioFitRequest.parse(sent)
     words = "Every attack lies on or above the solid curve; guessing lies on the dashed diagonal."
-    # The Gaussian guarantee of a descent says more than the stated one.
-    sharper = wish.planned and isinstance(wish.guarantee, ApproxDP)
+    gaussian = wish.planned and not isinstance(wish.guarantee, PureDP)
     return _TEMPLATES.get_template("forecast.html").render(
         promise=promise_wording(wish.guarantee),
         task=TASKS[wish.task].words,
         attack=attacker_limits(wish.guarantee),
-        mechanism_accuracy=attacker_limits(wish.guarantee.as_gaussian()).accuracy if sharper else None,
+        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee, "gradient" if gaussian else ""),
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
@@ -175,6 +179,13 @@ def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
     }
 
 
+def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
+    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which says more."""
+    if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
+        return None
+    return attacker_limits(guarantee.as_gaussian()).accuracy
+
+
 def _studio_person_promise(wish: StudioFitRequest) -> str:
     try:
         return promise_wording(group_guarantee(wish.guarantee, wish.guarantee, wish.per_person))
@@ -196,7 +207,43 @@ def _studio_needed_budget(ahead: AccuracyForecast, wanted: float) -> str:
     return f"{article} {name} of about {low * (high / low) ** share:.2g}"
 
 
-def parse_studio_json(body: bytes | bytearray) -> Mapping[str, Any]:
+def check_studio_schema(text: str) -> str:
+    """Return what a schema says, or what is wrong with it."""
+    template = _TEMPLATES.get_template("schema.html")
+    try:
+        found = parse_schema(parse_schema_toml(text))
+    except InputError as error:
+        return template.render(problem=str(error))
+    except ValueError:
+        return template.render(problem="This is not valid TOML yet.")
+    target = None if found.target is None else found.target.name
+    return template.render(problem=None, columns=len(found.names), names=found.inputs, target=target)
+
+
+def studio_ledger_timeline(ledger: Ledger) -> str:
+    """Return the charges of a ledger, oldest first, and what is left."""
+    return _TEMPLATES.get_template("ledger.html").render(
+        entries=ledger.entries(), remaining=str(ledger.remaining()), dataset=ledger.dataset
+    )
+
+
+def verify_studio_model(content: bytes) -> dict[str, str]:
+    """Return the verdict on a model file as HTML, and its report where it verifies.
+
+    The file is only parsed: model files hold no code.
+    """
+    verdict = _TEMPLATES.get_template("verdict.html")
+    try:
+        model = parse_model(model_json_object(content)).estimator
+        intervals = isinstance(model, FittedIntervals)
+        report = "" if intervals else render_report(model)
+    except (ModelFileError, CertificateError, ValueError, TypeError) as error:
+        return {"verdict": verdict.render(problem=str(error)), "report": ""}
+    words = promise_wording(model.certificate_.guarantee)
+    return {"verdict": verdict.render(promise=words, intervals=intervals), "report": report}
+
+
+def parse_studio_json(body: bytes) -> Mapping[str, Any]:
     """Return the JSON object that a page sent, or raise ``InputError``."""
     try:
         found = json.loads(body)

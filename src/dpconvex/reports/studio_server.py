@@ -1,4 +1,4 @@
-"""Server of the studio: on the loopback address, with a page that loads nothing else and keeps nothing.
+"""Server of the studio: on the loopback address, behind a token that works once, with a page that loads nothing else.
 
 Starlette and uvicorn are small and maintained. The page has a script of its own: a library for it would be larger, and
 would have to be shipped.
@@ -6,6 +6,7 @@ would have to be shipped.
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -14,21 +15,24 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dpconvex.inputs import InputError
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.ledger_file import LedgerError
 from dpconvex.reports import studio_pages
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-LARGEST = 2**16  # bytes of a request
+LARGEST = 16 * 2**20  # bytes of a request
+_CLOSED = "Open the address that `dpconvex studio` printed; it works once."
 _ASSETS = {"studio.js": "text/javascript", "studio.css": "text/css"}
 _HEADERS = {
-    # Nothing but the page's own files.
+    # Nothing but the page's own files; a report is shown in a frame that may run nothing.
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+        "frame-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -37,59 +41,122 @@ _HEADERS = {
 }
 
 
-def studio_app(port: int) -> Starlette:
-    """Return the studio's web application for a server that listens on a port.
+class Studio:
+    """One studio: its token, its session and its pages.
 
-    Privacy: it holds no rows, no model and no ledger. Whoever asks is told what follows from the numbers that were
-    sent, and nothing of what others sent. Another site's name for this address is no known Host.
+    Parameters
+    ----------
+    port : int
+        Where it listens, for the check of the Host header.
+    ledger : Ledger, optional
+        Whose timeline is shown.
+
+    Notes
+    -----
+    Privacy: it is given no rows, and reads none. The page itself says nothing and is for everybody. Whatever it asks
+    for carries the session in a header, which the page gets for the token and keeps in storage of its own origin.
+    Strangers on the same machine lack the token. There is no cookie: browsers send those to other ports of the machine,
+    and with requests that pages of other sites make. Another site's name for this address is no known Host.
     """
 
-    def guarded(handler: Handler) -> Handler:
-        async def answer(request: Request) -> Response:
+    def __init__(self, port: int, ledger: Ledger | None = None) -> None:
+        self.port, self.ledger = port, ledger
+        self.token: str | None = secrets.token_urlsafe(24)
+        self._session = secrets.token_urlsafe(24)
+
+    @property
+    def address(self) -> str:
+        """The address to open, once; what follows the sign # is for the page alone, and never part of a request."""
+        return f"http://127.0.0.1:{self.port}/#{self.token}"
+
+    def app(self) -> Starlette:
+        """Return the studio's web application, which a server runs."""
+        return Starlette(
+            routes=[
+                Route("/", self._guarded_studio_page(self._page, public=True)),
+                Route("/files/{name}", self._guarded_studio_page(self._file, public=True)),
+                Route("/session", self._guarded_studio_page(self._enter, public=True), methods=["POST"]),
+                Route("/ledger", self._guarded_studio_page(self._timeline)),
+                Route("/forecast", self._guarded_studio_page(self._forecast), methods=["POST"]),
+                Route("/schema", self._guarded_studio_page(self._schema), methods=["POST"]),
+                Route("/model", self._guarded_studio_page(self._model), methods=["POST"]),
+            ]
+        )
+
+    def _guarded_studio_page(self, handler: Handler, public: bool = False) -> Handler:
+        """Return a handler that answers the owner of this studio only, or with ``public`` everybody on this machine."""
+
+        async def guarded(request: Request) -> Response:
+            allowed = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
             response: Response
-            if request.headers.get("host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            if request.headers.get("host") not in allowed:
                 response = PlainTextResponse("Unknown host.", 403)
+            elif not public and not _same(request.headers.get("x-studio", ""), self._session):
+                response = PlainTextResponse(_CLOSED, 403)
             else:
                 try:
                     response = await handler(request)
-                except (InputError, ValueError, OverflowError) as error:
+                except (InputError, LedgerError, ValueError, OverflowError) as error:
                     response = PlainTextResponse(str(error), 400)
             response.headers.update(_HEADERS)
             return response
 
-        return answer
+        return guarded
 
-    return Starlette(
-        routes=[
-            Route("/", guarded(_page)),
-            Route("/files/{name}", guarded(_file)),
-            Route("/forecast", guarded(_forecast), methods=["POST"]),
-        ]
-    )
+    async def _enter(self, request: Request) -> Response:
+        """Give the session for the token, which is used up by that."""
+        if self.token is None or not _same(await _text(request, 1000), self.token):
+            return PlainTextResponse(_CLOSED, 403)
+        self.token = None
+        return JSONResponse({"session": self._session, "ledger": self.ledger is not None})
+
+    async def _page(self, request: Request) -> Response:
+        return HTMLResponse(studio_pages.studio_page())
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return PlainTextResponse("There is no such file.", 404)
+        content = files("dpconvex.reports").joinpath("studio", name).read_bytes()
+        return Response(content, media_type=_ASSETS[name])
+
+    async def _timeline(self, request: Request) -> Response:
+        if self.ledger is None:
+            raise InputError("This studio was started without --ledger.")
+        return HTMLResponse(await run_in_threadpool(studio_pages.studio_ledger_timeline, self.ledger))
+
+    async def _forecast(self, request: Request) -> Response:
+        sent = studio_pages.parse_studio_json(await _body(request))
+        return HTMLResponse(await run_in_threadpool(studio_pages.studio_forecast, sent))
+
+    async def _schema(self, request: Request) -> Response:
+        return HTMLResponse(await run_in_threadpool(studio_pages.check_studio_schema, await _text(request)))
+
+    async def _model(self, request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(studio_pages.verify_studio_model, await _body(request)))
 
 
-async def _page(request: Request) -> Response:
-    return HTMLResponse(studio_pages.studio_page())
+def _same(sent: str, secret: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return secrets.compare_digest(sent.encode(errors="replace"), secret.encode())
 
 
-async def _file(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _ASSETS:
-        return PlainTextResponse("There is no such file.", 404)
-    content = files("dpconvex.reports").joinpath("studio", name).read_bytes()
-    return Response(content, media_type=_ASSETS[name])
-
-
-async def _forecast(request: Request) -> Response:
-    sent = bytearray()
+async def _body(request: Request, largest: int = LARGEST) -> bytes:
+    """Return the body of a request, or raise if it is larger than the page sends."""
+    parts, size = [], 0
     async for part in request.stream():
-        sent += part
-        if len(sent) > LARGEST:
-            raise InputError(f"What was sent is larger than {LARGEST:,} bytes.")
-    return HTMLResponse(await run_in_threadpool(studio_pages.studio_forecast, studio_pages.parse_studio_json(sent)))
+        size += len(part)
+        if size > largest:
+            raise InputError(f"What was sent is larger than {largest:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
 
 
-def serve_studio(port: int, opened: Callable[[str], None]) -> None:
+async def _text(request: Request, largest: int = LARGEST) -> str:
+    return (await _body(request, largest)).decode("utf-8", errors="replace")
+
+
+def serve_studio(ledger: Ledger | None = None, port: int = 0, opened: Callable[[str], None] = print) -> None:
     """Serve the studio on 127.0.0.1 until it is interrupted.
 
     ``opened`` is told the address once the studio listens; port 0 takes a free one.
@@ -98,7 +165,7 @@ def serve_studio(port: int, opened: Callable[[str], None]) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen(64)
-        port = listener.getsockname()[1]
-        opened(f"http://127.0.0.1:{port}/")
-        config = uvicorn.Config(studio_app(port), log_level="warning", access_log=False, lifespan="off")
+        studio = Studio(listener.getsockname()[1], ledger)
+        opened(studio.address)
+        config = uvicorn.Config(studio.app(), log_level="warning", access_log=False, lifespan="off")
         uvicorn.Server(config).run(sockets=[listener])
