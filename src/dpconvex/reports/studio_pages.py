@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, parse_schema_toml
+from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
@@ -37,10 +37,10 @@ _FEW_BUDGETS = (1 / 8, 1 / 2, 1.0, 2.0, 8.0)  # where a forecast takes a tenth o
 
 @dataclass(frozen=True)
 class StudioTask:
-    """Words of a task, and the planner's task that forecasts it; none for tasks without forecasts."""
+    """Words of a task, and the planner's task that forecasts it."""
 
     words: str
-    planned: str | None = None
+    planned: str
     level: str = ""  # words of its quantile level, where it has one
     quantity: str = ""  # where the planner's word is not the task's own
 
@@ -57,13 +57,6 @@ TASKS = {
     "logistic": StudioTask("logistic regression", "logistic"),
     "hazard": StudioTask("survival in periods (hazards)", "hazard"),
     "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
-    "svm": StudioTask("linear support vectors"),
-    "auc": StudioTask("ranking by AUC"),
-    "top-rank": StudioTask("ranking at the top"),
-    "tilted": StudioTask("tilted classifier"),
-    "tilted-regression": StudioTask("tilted regression"),
-    "robust": StudioTask("robust classifier"),
-    "robust-regression": StudioTask("robust regression"),
 }
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
@@ -106,13 +99,12 @@ class StudioFitRequest:
     @property
     def planned(self) -> bool:
         """Whether a default fit of the task has forecasts, and offers the guarantee."""
-        names = set(MECHANISMS.get(TASKS[self.task].planned or "", ()))
+        names = set(MECHANISMS[TASKS[self.task].planned])
         return bool(names - {"gradient"} if isinstance(self.guarantee, PureDP) else names)
 
     def plan(self, rows: int | None = None) -> Forecasts:
         """Return the forecasts of a default fit, for other rows where given."""
         task = TASKS[self.task]
-        assert task.planned is not None
         level = self.level if task.level else 0.5
         return _studio_plan(task.planned, rows or self.rows, self.columns, self.guarantee, level)
 
@@ -120,19 +112,12 @@ class StudioFitRequest:
 @lru_cache(maxsize=2000)
 def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
     """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
-    mechanisms = ["objective", "output"] if isinstance(guarantee, PureDP) else ["gradient"]
-    return plan(
-        task,
-        rows,
-        columns,
-        guarantee,
-        quantile=level,
-        mechanisms=[name for name in mechanisms if name in MECHANISMS[task]],
-    )
+    names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
+    mechanisms = [name for name in names if name in MECHANISMS[task]]
+    return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
-    """Return a number within its range, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -202,7 +187,6 @@ def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | 
 
 
 def _studio_person_promise(wish: StudioFitRequest) -> str:
-    """Return what a person with several rows is promised."""
     try:
         return promise_wording(group_guarantee(wish.guarantee, wish.guarantee, wish.per_person))
     except ValueError:  # delta would be 1
