@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.summation import summation_rounding_error
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
