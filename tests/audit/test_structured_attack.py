@@ -25,7 +25,7 @@ class Record:
     def parts(self, theta):
         u = self.Y - theta @ self.A.T
         level = None if self.level is None else np.full(len(u), self.level)
-        slopes, bends = self.loss.derivatives(u, level)
+        slopes, bends = self.loss.gradient(u, level), self.loss.hessian(u, level)
         return -slopes @ self.A, self.A.T @ bends @ self.A
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
-from dpconvex.losses.pointwise import ClampedTargetLoss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve

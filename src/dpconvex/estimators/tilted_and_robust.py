@@ -297,19 +297,18 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
+        owner, shape = type(self).__name__, self.shape
+        if shape is not None:  # nested tuples; the bounds check them
+            shape = tuple(tuple(row) if isinstance(row, list) else row for row in np.asarray(shape).tolist())
         return facts.bounds_of(
             RobustBounds,
             loss,
             self.neighbors,
-            radius=check_nonnegative_setting("radius", self.radius, type(self).__name__),
+            radius=check_nonnegative_setting("radius", self.radius, owner),
             norm=self.norm,
-            shape=_robust_shape(self.shape),
-            cost=self._cost(),
+            shape=shape,
+            cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
         )
-
-    def _cost(self) -> float | None:
-        """Return what an adversary pays for a move, if there is such a cost."""
-        return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
@@ -363,9 +362,6 @@ class DPRobustClassifier(ClassificationProbabilities, PrivateRobustModel, Privat
     _: KW_ONLY
     cost: float | None = None
 
-    def _cost(self) -> float | None:
-        return check_optional_positive("cost", self.cost, type(self).__name__)
-
 
 @with_parameters
 class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
@@ -399,11 +395,3 @@ class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
 
     loss: str | PointwiseLoss = "huber"
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = RESIDUAL_LOSSES
-
-
-def _robust_shape(shape: ArrayLike | None) -> Any:
-    """Return a shape as nested tuples; the bounds check it."""
-    if shape is None:
-        return None
-    plain = np.asarray(shape).tolist()
-    return tuple(tuple(row) if isinstance(row, list) else row for row in plain)

@@ -73,10 +73,6 @@ class VectorLoss(ABC):
         rows, width = np.shape(u)
         return np.zeros((rows, width, width))
 
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian together, where one pass gives both."""
-        return self.gradient(u, level), self.hessian(u, level)
-
 
 class SmoothedVectorLoss(VectorLoss):
     """A smooth approximation of a loss: residuals, link, level and Lipschitz constant are those of the loss."""

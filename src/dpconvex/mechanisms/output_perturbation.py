@@ -15,7 +15,7 @@ import numpy as np
 
 from dpconvex.checks import check_number, parameter_error
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
-from dpconvex.losses.pointwise import piecewise_linear_shape
+from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy import certificate as certificates

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, takes_sparse_blocks
 from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import ClampedTargetLoss, DerivedPointwiseLoss, Loss
+from dpconvex.losses.pointwise import Loss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, DerivedPointwiseLoss
 from dpconvex.objectives import objective as objectives
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective
 from dpconvex.types import Array

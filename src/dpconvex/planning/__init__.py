@@ -6,29 +6,14 @@ and minimise it. ``planner`` compares mechanisms before there are data, and ``co
 noise will win.
 """
 
-from typing import TYPE_CHECKING
-
-from dpconvex.on_demand import on_demand
-
-if TYPE_CHECKING:
-    from dpconvex.planning.excess_and_prescriptions import (
-        Prescription,
-        linear_preset,
-        objective_prescription,
-        output_prescription,
-    )
-    from dpconvex.planning.mechanism_choice import contractive_bandwidth
-    from dpconvex.planning.planner import Forecast, Forecasts, plan
-else:
-    __getattr__, __dir__ = on_demand(
-        __name__,
-        {
-            "Forecast": "planner", "Forecasts": "planner", "Prescription": "excess_and_prescriptions",
-            "contractive_bandwidth": "mechanism_choice", "linear_preset": "excess_and_prescriptions",
-            "objective_prescription": "excess_and_prescriptions", "output_prescription": "excess_and_prescriptions",
-            "plan": "planner",
-        },
-    )  # fmt: skip
+from dpconvex.planning.excess_and_prescriptions import (
+    Prescription,
+    linear_preset,
+    objective_prescription,
+    output_prescription,
+)
+from dpconvex.planning.mechanism_choice import contractive_bandwidth
+from dpconvex.planning.planner import Forecast, Forecasts, plan
 
 __all__ = [
     "Forecast", "Forecasts", "Prescription", "contractive_bandwidth", "linear_preset", "objective_prescription",

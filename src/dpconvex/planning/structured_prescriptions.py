@@ -32,7 +32,7 @@ from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.objective_perturbation_calibration import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
-from dpconvex.smoothing.kernels import marginal_kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel
 from dpconvex.types import Array
 
 _SCALES = np.geomspace(0.05, 0.5, 5)

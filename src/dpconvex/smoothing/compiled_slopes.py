@@ -11,7 +11,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.pointwise import Huber, Logistic, Loss, Scaled, Squared, piecewise_linear_shape
+from dpconvex.losses.pointwise import Huber, Logistic, Loss, Squared
+from dpconvex.losses.scaled_and_clamped import Scaled, piecewise_linear_shape
 from dpconvex.smoothing import kernels
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau_envelopes import MoreauLoss

@@ -16,7 +16,8 @@ import numpy as np
 
 from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import transform_block
-from dpconvex.losses.pointwise import Huber, PointwiseLoss, Scaled, Squared
+from dpconvex.losses.pointwise import Huber, PointwiseLoss, Squared
+from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.vector_losses import (
     Bowl,
     L1Norm,

@@ -28,7 +28,8 @@ from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinea
 from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
 from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
-from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel, MixtureKernel, marginal_kernel
+from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel, marginal_kernel
 from dpconvex.types import Array
 
 _PANEL = 3.0  # length of a panel in standard deviations
@@ -101,9 +102,6 @@ class _IntegratedVectorLoss(ConvolvedVectorLoss):
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         return self._convolved_parts(u, level, 2)[2]
-
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        return self._convolved_parts(u, level, 2)[1:]
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,8 @@ import numpy.typing as npt
 
 from dpconvex.engine.block_products import CompensatedBlockSum
 from dpconvex.engine.rows import Sums
-from dpconvex.losses.pointwise import (
-    ClampedTargetLoss,
-    Loss,
-    PointwiseLoss,
-    PointwisePiecewiseLinear,
-    piecewise_linear_shape,
-)
+from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, piecewise_linear_shape
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT, exact_difference, exact_objective_margins
 from dpconvex.smoothing.moreau_envelopes import moreau

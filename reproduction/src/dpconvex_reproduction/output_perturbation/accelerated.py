@@ -18,7 +18,8 @@ from dpconvex.checks import check_positive
 from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.losses.pointwise import ClampedTargetLoss, Loss
+from dpconvex.losses.pointwise import Loss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.adversarial import CostlyAdversaryObjective
 from dpconvex.objectives.objective import Objective

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpconvex.engine.rows import RowIndices, Sums
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses.pointwise import ClampedTargetLoss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compile_slope, compiled_slope

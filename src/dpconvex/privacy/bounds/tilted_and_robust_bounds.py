@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number, parameter_error
 from dpconvex.losses import Loss, PointwiseLoss
-from dpconvex.losses.pointwise import piecewise_linear_shape
+from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.privacy.bounds import EPS
 from dpconvex.privacy.bounds.linear import LinearRecord
 from dpconvex.privacy.description import DescribableLoss, Facts
