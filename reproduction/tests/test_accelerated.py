@@ -54,6 +54,27 @@ def test_gradients_are_certified(solver, problem):
     assert np.linalg.norm(solution.point - reference) <= 2 * tolerance / objective.alpha
 
 
+def test_projected_gradient_solves_the_constrained_problem():
+    objective = objective_of(Logistic(), alpha=0.01)
+    free = Newton().solve(objective, np.zeros(objective.dim), 1e-9).point
+    radius = 0.5 * float(np.linalg.norm(free))
+    tolerance = 1e-9
+    solution = AcceleratedGradient(radius=radius).solve(objective, 5 * np.ones(objective.dim), tolerance)
+    point = solution.point
+    assert np.linalg.norm(point) <= radius
+    assert solution.gradient_norm <= tolerance
+    # The variational inequality: no feasible direction descends by more than the tolerance.
+    gradient = objective.gradient(point)
+    rng = np.random.default_rng(0)
+    others = rng.standard_normal((2000, objective.dim))
+    others *= radius / np.linalg.norm(others, axis=1)[:, None]
+    directions = others - point
+    slopes = directions @ gradient / np.linalg.norm(directions, axis=1)
+    assert slopes.min() >= -1e-7
+    loose = AcceleratedGradient(radius=10 * radius).solve(objective, np.zeros(4), tolerance)
+    np.testing.assert_allclose(loose.point, free, atol=1e-6)
+
+
 def saddle(strong_convexity, strong_concavity, seed=0):
     rng = np.random.default_rng(seed)
     A, B = (rng.standard_normal((k, k)) for k in (4, 5))
@@ -136,6 +157,8 @@ def test_unreachable_tolerances_raise():
 
 def test_refusals():
     kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
+    with pytest.raises(ValueError, match="'radius' parameter"):
+        AcceleratedGradient(radius=0.0).solve(objective_of(Logistic()), start, 1e-3)
     for solver in (AcceleratedGradient(), Katyusha()):
         with pytest.raises(ValueError, match="needs a smooth loss"):
             solver.solve(kinked, start, 1e-3)

@@ -1,4 +1,4 @@
-"""The subgradient methods of Algorithms 2 and 4: gaps are certified at the point returned, at the stated rate."""
+"""The subgradient methods of Algorithms 2 and 3: gaps are certified at the point returned, at the stated rate."""
 
 import math
 

@@ -1,9 +1,9 @@
 """The choice of mechanisms and parameters, and forecasts of their accuracy, from public facts. No data enters.
 
 ``mechanism_choice`` resolves ``mechanism="auto"`` and fills in what a user left open, ``output_penalties`` those of
-tilted, robust and top-rank models. ``forecasts`` and ``structured_forecasts`` predict the excess risk of a mechanism
-and minimise it. ``planner`` compares mechanisms before there are data, and ``cost_warning`` warns before a fit that
-noise will win.
+tilted, robust and top-rank models. ``excess_and_prescriptions`` and ``structured_prescriptions`` predict the excess
+risk of a mechanism and minimise it. ``planner`` compares mechanisms before there are data, and ``cost_warning`` warns
+before a fit that noise will win.
 """
 
 from dpconvex.planning.excess_and_prescriptions import (
