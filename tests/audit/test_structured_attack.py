@@ -124,7 +124,7 @@ class Common:
         self.loss = convolve_vector(L1Norm(len(self.A)), GaussianKernel(len(self.A)), width)
 
     def parts(self, theta):
-        slopes, bends = self.loss.derivatives(-theta @ self.A.T)
+        slopes, bends = self.loss.gradient(-theta @ self.A.T), self.loss.hessian(-theta @ self.A.T)
         return -self.count * slopes @ self.A, self.count * self.A.T @ bends @ self.A
 
 
