@@ -221,9 +221,13 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def read_model_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
+    """Return the object in a strict JSON file; see :func:`model_json_object`."""
     with open(path, "rb") as file:
-        raw = file.read(LARGEST_FILE + 1)
+        return model_json_object(file.read(LARGEST_FILE + 1))
+
+
+def model_json_object(raw: bytes) -> dict[str, Any]:
+    """Return the object in strict JSON: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
     _check_model_size(raw)
     try:
         data = json.loads(

@@ -37,10 +37,10 @@ _FEW_BUDGETS = (1 / 8, 1 / 2, 1.0, 2.0, 8.0)  # where a forecast takes a tenth o
 
 @dataclass(frozen=True)
 class StudioTask:
-    """Words of a task, and the planner's task that forecasts it."""
+    """Words of a task, and the planner's task that forecasts it; none for tasks without forecasts."""
 
     words: str
-    planned: str
+    planned: str | None = None
     level: str = ""  # words of its quantile level, where it has one
     quantity: str = ""  # where the planner's word is not the task's own
 
@@ -57,6 +57,13 @@ TASKS = {
     "logistic": StudioTask("logistic regression", "logistic"),
     "hazard": StudioTask("survival in periods (hazards)", "hazard"),
     "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
+    "svm": StudioTask("linear support vectors"),
+    "auc": StudioTask("ranking by AUC"),
+    "top-rank": StudioTask("ranking at the top"),
+    "tilted": StudioTask("tilted classifier"),
+    "tilted-regression": StudioTask("tilted regression"),
+    "robust": StudioTask("robust classifier"),
+    "robust-regression": StudioTask("robust regression"),
 }
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
@@ -99,12 +106,13 @@ class StudioFitRequest:
     @property
     def planned(self) -> bool:
         """Whether a default fit of the task has forecasts, and offers the guarantee."""
-        names = set(MECHANISMS[TASKS[self.task].planned])
+        names = set(MECHANISMS.get(TASKS[self.task].planned or "", ()))
         return bool(names - {"gradient"} if isinstance(self.guarantee, PureDP) else names)
 
     def plan(self, rows: int | None = None) -> Forecasts:
         """Return the forecasts of a default fit, for other rows where given."""
         task = TASKS[self.task]
+        assert task.planned is not None
         level = self.level if task.level else 0.5
         return _studio_plan(task.planned, rows or self.rows, self.columns, self.guarantee, level)
 

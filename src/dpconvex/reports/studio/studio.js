@@ -57,6 +57,7 @@ function plan() {
   const chosen = find("wish").elements.task.selectedOptions[0].dataset;
   find("level").hidden = !chosen.level;
   find("level").firstElementChild.textContent = chosen.level;
+  find("wanted").hidden = !chosen.planned;
   clearTimeout(waiting);
   // At once: no number stands beside a choice that it does not belong to.
   find("forecast").classList.add("waiting");
