@@ -6,7 +6,7 @@ Who repays a loan depends on one of 60 occupations, of which ten employ nine in 
 logistic regression by output perturbation against epsilon, with the length of rows that follows from the schema (one
 indicator is 1) and with the default for 61 columns, which allows all of them to be. Right: the default mechanism with
 all 60 occupations listed, and with the ten large ones and a bin for the others: where there is little budget, fewer
-columns are worth more than what the bin blurs.
+columns are worth more than what the bin blurs. Points are means of several fits, bars reach from the best to the worst.
 """
 
 import matplotlib.pyplot as plt
@@ -42,7 +42,7 @@ def schema(listed, other):
 
 
 def excess(table, train, test, epsilon, fits, **settings):
-    """Mean divergence of predicted from true probabilities of fresh people, in nats."""
+    """Divergence of predicted from true probabilities of fresh people in nats, a number for each fit."""
     (people_seen, _), (fresh, margin) = train, test
     X, X_test = table.transform(people_seen), table.transform(fresh)
     true = 1 / (1 + np.exp(-margin))
@@ -54,7 +54,14 @@ def excess(table, train, test, epsilon, fits, **settings):
         ).fit(X, people_seen["repaid"])
         found = model.decision_function(X_test)
         losses.append(np.mean(np.logaddexp(0, found) - true * found - best))
-    return np.mean(losses)
+    return np.array(losses)
+
+
+def plot(axes, losses, colour, label):
+    losses = np.array(losses)
+    means = losses.mean(axis=1)
+    bars = [means - losses.min(axis=1), losses.max(axis=1) - means]
+    axes.errorbar(EPSILONS, means, bars, fmt="o-", color=colour, elinewidth=1, capsize=2, label=label)
 
 
 def draw(rows, fits):
@@ -67,14 +74,16 @@ def draw(rows, fits):
         (None, "rows that may be all ones", RED),
     ):
         curve = [excess(full, train, test, epsilon, fits, mechanism="output", row_norm=length) for epsilon in EPSILONS]
-        left.plot(EPSILONS, curve, "o-", color=colour, label=label)
+        plot(left, curve, colour, label)
     for table, label, colour in ((full, "60 occupations", RED), (binned, "10 occupations and others", BLUE)):
         curve = [excess(table, train, test, epsilon, fits, row_norm=table.row_norm) for epsilon in EPSILONS]
-        right.plot(EPSILONS, curve, "o-", color=colour, label=label)
+        plot(right, curve, colour, label)
     left.set(title="Output perturbation", ylabel="excess loss (nats)")
     right.set(title="Default mechanism")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="epsilon")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.legend(frameon=False)
     figure.tight_layout()
 

@@ -37,13 +37,14 @@ def choices(columns, sizes, budgets, kind):
 
 
 sizes, budgets = np.geomspace(30, 1e6, POINTS), np.geomspace(0.05, 20, POINTS)
-figure, panels = plt.subplots(2, len(COLUMNS), figsize=(13, 6.2), sharex=True, sharey=True)
+figure, panels = plt.subplots(2, len(COLUMNS), figsize=(10.5, 5.6), sharex=True, sharey=True)
 colours = ListedColormap(list(MECHANISMS.values()))
 for kind, row in zip(("epsilon", "mu"), panels, strict=True):
     for axes, columns in zip(row, COLUMNS, strict=True):
         chosen = choices(columns, sizes, budgets, kind)
         axes.pcolormesh(sizes, budgets, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5)
         axes.set(xscale="log", yscale="log")
+        axes.yaxis.set_major_formatter("{x:g}")
     row[0].set_ylabel("epsilon (delta = 1e-6)" if kind == "epsilon" else "mu")
 for top, bottom, columns in zip(*panels, COLUMNS, strict=True):
     top.set_title("1 column" if columns == 1 else f"{columns} columns")

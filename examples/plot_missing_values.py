@@ -10,7 +10,7 @@ something in itself). No rule looks at other rows: medians of the column, which 
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from dpconvex import DPLogisticRegression
 from dpconvex.preprocessing import PublicTable
@@ -32,7 +32,7 @@ def borrowers(rows, share, seed):
     return {"income": told, "age": age, "repaid": repaid}
 
 
-def accuracy(rule, share, rows, fits):
+def accuracies(rule, share, rows, fits):
     table = PublicTable(
         {
             "features": {"income": {"bounds": [0, 200], "missing": rule}, "age": [18, 100]},
@@ -54,15 +54,19 @@ def accuracy(rule, share, rows, fits):
         guesses = np.full(len(known), "yes", dtype=object)
         guesses[known] = model.predict(X_test.filter(known))
         found.append(np.mean(guesses == test["repaid"]))
-    return np.mean(found)
+    return np.array(found)
 
 
 def draw(rows, fits):
     figure, axes = plt.subplots(figsize=(6.5, 4))
     for (name, rule), style in zip(RULES.items(), ("s:", "o--", "D-"), strict=True):
-        axes.plot(SHARES, [accuracy(rule, share, rows, fits) for share in SHARES], style, label=name)
+        found = np.array([accuracies(rule, share, rows, fits) for share in SHARES])
+        means = found.mean(axis=1)
+        bars = [means - found.min(axis=1), found.max(axis=1) - means]  # from the worst to the best fit
+        axes.errorbar(SHARES, means, bars, fmt=style, elinewidth=1, capsize=2, label=name)
     axes.set(xlabel="share of incomes that are missing", ylabel="test accuracy at epsilon = 1")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_locator(MultipleLocator(0.05))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.legend(title="missing =", frameon=False)
     figure.tight_layout()

@@ -46,7 +46,7 @@ axes.plot(test_hours[:3_000], test_sold[:3_000], ".", color="0.8", label="demand
 grid = np.linspace(6, 24, 200)[:, None]
 axes.plot(grid, straight.predict(grid), label="straight line")
 axes.plot(grid, curved.predict(grid), label="splines")
-axes.set(xlabel="hour of the day", ylabel="units")
+axes.set(xlabel="hour of the day", ylabel="units", xticks=range(6, 25, 3))
 axes.legend(frameon=False)
 plt.show()
 

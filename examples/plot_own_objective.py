@@ -84,6 +84,7 @@ for build, colour in ((largest_loss, "#1b6ca8"), (accuracy_at_the_top, "#c8553d"
     label = build.__name__.replace("_", " ")
     axes.loglog(budgets, means, color=colour, marker="o", label=label)
     axes.loglog(budgets, bounds, color=colour, linewidth=1, linestyle="--", label="its bound")
+axes.xaxis.set_major_formatter("{x:g}")
 axes.set(xlabel="mu (Gaussian DP)", ylabel="excess over the minimum")
 axes.legend(frameon=False, fontsize=8)
 axes.spines[["top", "right"]].set_visible(False)

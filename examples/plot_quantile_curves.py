@@ -41,9 +41,12 @@ for panel, lines, title in zip(
     panels, (one.T, nine), ("one fit of nine levels", "nine fits, a third of mu each"), strict=True
 ):
     for line, level, colour in zip(lines, LEVELS, colours, strict=True):
-        panel.plot(day, line, color=colour, label=f"{level:g}")
+        panel.plot(day, line, color=colour)
+        panel.annotate(f" {level:g}", (1.0, line[-1]), color=colour, fontsize=8, va="center")
         panel.plot(day, 17 + 12 * day + (2 + 5 * day) * ndtri(level), ":", color=colour)
-    panel.set(title=title, xlabel="part of the year")
+    panel.set(title=title, xlabel="part of the year", xlim=(-0.03, 1.1))
 panels[0].set_ylabel("demand")
-panels[1].legend(title="level", fontsize=8)
+for style, name in (("-", "private, with its level"), (":", "true")):
+    panels[1].plot([], [], style, color="0.3", label=name)
+panels[1].legend(frameon=False)
 plt.show()

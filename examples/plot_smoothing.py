@@ -5,7 +5,8 @@ Smoothing a loss with a kink
 Four panels for the pinball loss of quantile 0.7 and one loss with more pieces:
 
 1. the same kernel with smaller and smaller bandwidth: the curve comes down onto the loss;
-2. one bandwidth, five kernels: lighter tails stay closer;
+2. one bandwidth, six kernels: lighter tails stay closer; in one dimension the Laplacian and the exponential kernel are
+   the same;
 3. convolution lies above the loss and touches it far from the kink, the Moreau envelope lies below
    it everywhere; both have the same largest curvature here;
 4. a piecewise-linear loss with four pieces.
@@ -34,7 +35,9 @@ def draw_bandwidths(axes, u):
 def draw_kernels(axes, u):
     loss = Pinball(QUANTILE)
     for name, kernel in KERNELS.items():
-        axes.plot(u, convolve(loss, kernel, 1.0).value_at(u), label=name)
+        # Equal curves: the wider one shows below the other.
+        width = 4.0 if name == "laplacian" else 1.5
+        axes.plot(u, convolve(loss, kernel, 1.0).value_at(u), label=name, linewidth=width)
     axes.plot(u, loss.value_at(u), label="pinball loss", **LOSS_STYLE)
     axes.set_title("Kernels (bandwidth 1)")
 
@@ -64,7 +67,7 @@ panels_and_reach = zip(
 )
 for axes, draw, reach in panels_and_reach:
     draw(axes, np.linspace(-reach, reach, 1201))
-    axes.set_xlabel("u")
+    axes.set(xlabel="residual u", ylabel="loss")
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -34,8 +34,7 @@ def draw_gap(axes):
     axes.plot(x, smooth.value(column(x)) - np.abs(x), color=GREEN, label="gap of the convolution")
     axes.axhline(smooth.approximation_gap, color="black", label="uniform bound")
     axes.set_ylim(-0.02, 0.55)
-    axes.set_title("|x|, bandwidth 0.5")
-    axes.set_xlabel("x")
+    axes.set(title="|x|, bandwidth 0.5", xlabel="x", ylabel="gap")
 
 
 def draw_bandwidths(axes):
@@ -46,8 +45,8 @@ def draw_bandwidths(axes):
         axes.loglog(widths, np.maximum(gaps, 1e-18), label=f"gap at x = {distance}")
     axes.loglog(widths, np.sqrt(2 / np.pi) * widths, color="black", label="uniform bound")
     axes.set_ylim(1e-12, 2)
-    axes.set_title("|x|")
-    axes.set_xlabel("bandwidth")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(title="|x|", xlabel="bandwidth", ylabel="gap")
 
 
 def draw_plane(axes):
@@ -57,8 +56,8 @@ def draw_plane(axes):
         gaps = [(convolve_vector(L1Norm(2), GaussianKernel(2), h).value(u) - np.abs(u).sum())[0] for h in widths]
         axes.loglog(widths, np.maximum(gaps, 1e-18), label=f"gap at {point}")
     axes.set_ylim(1e-12, 2)
-    axes.set_title("l1 norm in the plane")
-    axes.set_xlabel("bandwidth")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(title="l1 norm in the plane", xlabel="bandwidth", ylabel="gap")
 
 
 def draw_envelopes(value_axes, gap_axes):
@@ -72,8 +71,8 @@ def draw_envelopes(value_axes, gap_axes):
     value_axes.plot(x, np.abs(x), label="|x|", **KINKED)
     value_axes.set_title(f"Both {above.smoothness:.3g}-smooth")
     gap_axes.set_title("Distance to |x|")
-    for axes in (value_axes, gap_axes):
-        axes.set_xlabel("x")
+    value_axes.set(xlabel="x", ylabel="loss")
+    gap_axes.set(xlabel="x", ylabel="gap")
 
 
 def hellinger(values, x, curvature, width):
@@ -92,11 +91,11 @@ def draw_special(axes, loss, title, level=None):
     axes.plot(grid[shown], smooth.value(column(grid), levels)[shown], color=GREEN, label="convolution")
     axes.plot(grid[shown], envelope[shown], color=BLUE, label="Moreau, from above")
     axes.plot(grid[shown], values[shown], label="loss", **KINKED)
-    axes.set_title(title)
-    axes.set_xlabel("u")
+    axes.set(title=title, xlabel="residual u", ylabel="loss")
 
 
-figure, panels = plt.subplots(2, 4, figsize=(16, 7.5), layout="constrained")
+figure, grid_of_panels = plt.subplots(4, 2, figsize=(9.5, 12), layout="constrained")
+panels = grid_of_panels.reshape(2, 4)
 draw_gap(panels[0, 0])
 draw_bandwidths(panels[0, 1])
 draw_plane(panels[0, 2])

@@ -41,12 +41,12 @@ def draw_conversion(axes):
     axes.set(title="Conversion", xlabel="mu", ylabel="epsilon")
 
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.9), layout="constrained")
 alpha = np.linspace(0, 1, 401)
 draw_curves(left, alpha)
 draw_family(middle, alpha)
 draw_conversion(right)
 for axes in (left, middle, right):
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.25)
 plt.show()

@@ -34,6 +34,7 @@ RESULTS = {
         *fits("dpconvex", True, 4.0, 0.30, 0.31, relation="replace_one"),
         *fits("alone", False, 4.0, 0.90, 0.91, relation="replace_one"),
     ],
+    "coverage": [{"percent": 93.5}],
     "speed": [
         {"name": "a fit", "value": 0.4, "bar": 0.5, "at_most": True, "passed": True, "detail": "0.2 / 0.5"},
         {"name": "memory", "value": 1.4, "bar": 1.3, "at_most": True, "passed": False, "detail": ""},
@@ -49,13 +50,16 @@ def test_tables_say_what_fits_are_worth():
     assert "| 0.305 | 0.455 | other |" in best[3]  # the better of two
     assert evidence.peers_table(RESULTS)[2:] == [
         "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |",
-        "| alone | 0 | 0 | 1 | logistic |", "| all | 1 | 0 | 3 |  |",
+        "| alone | 0 | 0 | 1 | logistic |", "| all 3 | 1 | 0 | 3 |  |",
     ]  # fmt: skip
     at_one = {**RESULTS, "fits": [{**fit, "epsilon": fit["epsilon"] and 1.0} for fit in RESULTS["fits"]]}
     words = " ".join(evidence.in_short(at_one))
-    assert "of 1 real problems are between 43.0 % above and 43.0 % above" in words  # 0.3575 of four fits over 0.25
+    assert (
+        "of 1 tasks on public tables are between 43.0 % above and 43.0 % above" in words
+    )  # 0.3575 of four fits over 0.25
     assert "best of 2 private methods" in words
-    assert "0 lost, 1 level, 0 won" in words
+    assert "worse in 0, too close to tell with the seeds run in 1, better in 0." in words
+    assert "93.5 %" in evidence.coverage_sentence(RESULTS)[0]
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
     assert "missed" in speed[3]
@@ -72,7 +76,7 @@ def test_the_command_writes_them_and_only_them(tmp_path, capsys):
     page = (tmp_path / "README.md").read_text()
     assert page.startswith("before\n")
     assert page.endswith("after\n")
-    assert "| all | 1 | 0 | 3 |" in page
+    assert "| all 3 | 1 | 0 | 3 |" in page
     assert "| 7 |" not in page
     (tmp_path / "README.md").write_text("<!-- evidence: weather -->\n<!-- end of evidence -->")
     with pytest.raises(SystemExit) as ended:

@@ -14,7 +14,18 @@ from dpconvex.cli import main
 from dpconvex.fit.constants import SHARES
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex_reproduction import canaries, fingerprint, numbers, scale
-from dpconvex_reproduction.drawing import MOST_LINES, OTHERS, OURS, curves, finish, panels
+from dpconvex_reproduction.drawing import (
+    ERRORS,
+    MOST_LINES,
+    OTHERS,
+    OURS,
+    WIDEST,
+    curves,
+    finish,
+    panels,
+    readable_axis,
+    save_figure,
+)
 from dpconvex_reproduction.pages import markdown_table
 from dpconvex_reproduction.peers.environments import PeerEnvironment
 from dpconvex_reproduction.progress import shown_progress
@@ -197,6 +208,49 @@ def test_many_lines_have_a_legend():
     curves(axes[0, 0], [row for k in range(MOST_LINES + 2) for row in runs_of(f"a{k}", "paper", 1.0)], "n", "loss")
     finish(figure, axes)
     assert figure.legends
+
+
+def test_a_band_on_a_logarithmic_axis_stays_above_0_and_says_what_it_is():
+    from matplotlib.figure import Figure
+
+    rows = [{"algorithm": "a", "variant": "paper", "n": n, "loss": loss} for n in (10, 100) for loss in (0.0, 1.0)]
+    figure = Figure()
+    axes = panels(figure, 1)
+    axes[0, 0].set(xscale="log", yscale="log")
+    curves(axes[0, 0], rows, "n", "loss")  # mean and standard error are equal
+    assert axes[0, 0].collections[0].get_paths()[0].vertices[:, 1].min() > 0
+    finish(figure, axes, note=ERRORS)
+    assert ERRORS in [text.get_text() for text in figure.texts]
+    assert figure.get_size_inches()[0] <= WIDEST
+
+
+def test_lines_of_one_kind_differ_and_ends_out_of_sight_have_arrows():
+    from matplotlib.figure import Figure
+
+    rows = [row for name in ("one", "two") for kind in ("dpconvex", "not private") for row in runs_of(name, kind, 1.0)]
+    rows += [row for name in ("a", "b") for row in runs_of(name, "sound", 1.0)]
+    figure = Figure()
+    axes = panels(figure, 4)
+    for ax in axes.flat:
+        ax.set_yscale("log")
+        curves(ax, rows, "n", "loss")
+        readable_axis(ax, (10, 11, 100_000), "n")
+    axes[0, -1].set_ylim(0.01, 1)
+    finish(figure, axes)
+    dashes = [(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes[0, 0].get_lines()]
+    assert len(set(dashes)) == len(dashes)
+    assert len({pattern for _, pattern in dashes}) == len(dashes)  # equal dashes begin at different places
+    assert all(text.get_text().endswith(" ↓") for text in axes[0, -1].texts)
+    assert [label.get_text() for label in axes[0, 0].get_xticklabels()] == ["10", "", "100k"]
+    assert figure.get_size_inches()[0] == pytest.approx(WIDEST)
+
+
+def test_a_first_colour_by_number_is_no_blue(tmp_path):
+    seen = []
+    save_figure(tmp_path / "figure.png", lambda figure: seen.append(figure.subplots().plot([0, 1], "C0-")[0]))
+    from matplotlib.colors import to_hex
+
+    assert to_hex(seen[0].get_color()) == OTHERS[0]
 
 
 def noisy_cell(cell):

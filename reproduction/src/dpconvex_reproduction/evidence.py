@@ -1,7 +1,8 @@
 """``dpconvex reproduce evidence``: tables of README and docs/evidence, written from the results of the last runs.
 
 A table stands between ``<!-- evidence: NAME -->`` and ``<!-- end of evidence -->``. Accuracy comes from the
-benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``: so no number on these pages is typed in.
+benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``, coverage from what ``make coverage``
+stores: so no number on these pages is typed in.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ __all__ = ["PAGES", "TABLES", "filled", "load_results", "main"]
 PAGES = ("README.md", "docs/evidence/cost.md", "docs/evidence/peers.md", "docs/evidence/scale.md")
 BENCH = "docs/reproduction/bench/results.parquet"
 SPEED = "docs/evidence/speed.json"
+GROWTH = "docs/evidence/growth.json"
+COVERAGE = "docs/evidence/coverage.txt"
 _BLOCK = re.compile(r"(<!-- evidence: ([a-z ]+) -->\n)(.*?)(<!-- end of evidence -->)", re.DOTALL)
 _OURS = "dpconvex"
 _SHOWN = {"logistic": "log_loss", "linear": "r2", "quantile": "pinball"}
@@ -38,13 +41,19 @@ _RELATION = "add_or_remove_one"
 
 
 def load_results(root: Path) -> dict[str, list[Row]]:
-    """Return fits of the benchmark and measured speeds of a checkout; empty lists where nothing was run."""
+    """Return benchmark fits, measured speeds and line coverage of a checkout; empty lists where nothing was run."""
     import polars as pl
 
-    bench, speed = root / BENCH, root / SPEED
+    bench, coverage = root / BENCH, root / COVERAGE
     return {
         "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
-        "speed": json.loads(speed.read_text(encoding="utf-8"))["measurements"] if speed.is_file() else [],
+        **{
+            name: json.loads((root / path).read_text(encoding="utf-8"))["measurements"]
+            if (root / path).is_file()
+            else []
+            for name, path in (("speed", SPEED), ("growth", GROWTH))
+        },
+        "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}] if coverage.is_file() else [],
     }
 
 
@@ -86,18 +95,29 @@ def _main_contests(results: dict[str, list[Row]]) -> list[Contest]:
     return [c for c in kinds if c.metric == _SHOWN[c.setting[1].partition(" ")[0]]]
 
 
-def peers_table(results: dict[str, list[Row]]) -> list[str]:
-    """Return losses, ties and wins of our plain default against each peer, on the first metric of every task."""
+def peers_table(results: dict[str, list[Row]], most: int | None = None) -> list[str]:
+    """Return where our plain default is worse, level or better than each peer, on the first metric of every task.
+
+    Parameters
+    ----------
+    results : dict
+        Stored results.
+    most : int, optional
+        Show so many peers only, those first that we are least often better than.
+    """
     held = _main_contests(results)
     lines: list[Row] = []
     for peer in dict.fromkeys(contest.peer for contest in held):
         here = [contest for contest in held if contest.peer == peer]
         words = [contest.verdict for contest in here]
         tasks = dict.fromkeys(contest.setting[1].partition(" ")[0] for contest in here)
-        counts = {name: words.count(word) for name, word in (("losses", "loss"), ("ties", "tie"), ("wins", "win"))}
+        counts = {name: words.count(word) for name, word in (("worse", "loss"), ("tie", "tie"), ("better", "win"))}
         lines.append({"peer": peer, **counts, "tasks": ", ".join(tasks)})
-    total = {name: sum(line[name] for line in lines) for name in ("losses", "ties", "wins")}
-    return markdown_table([*lines, {"peer": "all", **total, "tasks": ""}])
+    total = {name: sum(line[name] for line in lines) for name in ("worse", "tie", "better")}
+    peers = len(lines)
+    if most is not None:
+        lines = sorted(lines, key=lambda line: line["better"] / (line["worse"] + line["tie"] + line["better"]))[:most]
+    return markdown_table([*lines, {"peer": f"all {peers}", **total, "tasks": ""}])
 
 
 def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
@@ -155,16 +175,17 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
         for number in (min(ratios), statistics.median(ratios), max(ratios))
     )
     return textwrap.wrap(
-        f"Untuned, at ε = 1, losses on the test rows of {len(ratios)} real problems are between {low} and {high} those "
-        f"of fits without privacy, {middle} in the median. Against the best of {peers} private methods, chosen with "
-        f"hindsight for every problem and budget: {words.count('loss')} lost, {words.count('tie')} level, "
-        f"{words.count('win')} won.",
+        f"Untuned, at ε = 1 for one record added or removed (the default, one record replaced, is stricter), errors on "
+        f"test rows of {len(ratios)} tasks on public tables are between {low} and {high} those of fits without "
+        f"privacy, {middle} in the median. Against the best of {peers} private methods with that promise, chosen with "
+        f"hindsight for every task and budget: worse in {words.count('loss')}, too close to tell with the seeds run in "
+        f"{words.count('tie')}, better in {words.count('win')}.",
         120,
     )
 
 
-def speed_table(results: dict[str, list[Row]]) -> list[str]:
-    """Return measured times, growth and memory, with their bars."""
+def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
+    """Return measured times and memory, or how they grow, with their bars."""
     lines = [
         {
             "measured": row["name"],
@@ -173,9 +194,18 @@ def speed_table(results: dict[str, list[Row]]) -> list[str]:
             "missed": "" if row["passed"] else "missed",
             "behind it": row["detail"],
         }
-        for row in results["speed"]
+        for row in results[name]
     ]
     return markdown_table(lines)
+
+
+def coverage_sentence(results: dict[str, list[Row]]) -> list[str]:
+    """Return which share of the library's lines the tests run."""
+    return [
+        f"The tests run {row['percent']:g} % of the library's lines, compiled kernels and other processes aside "
+        "(`make coverage`)."
+        for row in results["coverage"]
+    ] or ["(no rows)"]
 
 
 TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
@@ -183,8 +213,11 @@ TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "cost": cost_table,
     "cost in short": partial(cost_table, short=True),
     "peers": peers_table,
+    "peers in short": partial(peers_table, most=5),
     "best peers": best_peers_table,
     "speed": speed_table,
+    "growth": partial(speed_table, name="growth"),
+    "coverage": coverage_sentence,
 }
 
 
@@ -193,7 +226,7 @@ def filled(text: str, results: dict[str, list[Row]]) -> str:
 
     Examples
     --------
-    >>> filled("<!-- evidence: cost -->\nold\n<!-- end of evidence -->", {"fits": [], "speed": []})
+    >>> filled("<!-- evidence: cost -->\nold\n<!-- end of evidence -->", {"fits": []})
     '<!-- evidence: cost -->\n\n(no rows)\n\n<!-- end of evidence -->'
     """
 

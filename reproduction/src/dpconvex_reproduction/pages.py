@@ -43,6 +43,43 @@ def _verdict(checks: Sequence[Check]) -> str:
     return "matches in part" if any(claims) else "does not match"
 
 
+def _verdict_in_words(outcome: Outcome) -> str:
+    """Return whose statements were compared with the numbers, and how many hold."""
+    paper, ours = outcome.share("paper"), outcome.share("dpconvex")
+    if paper:
+        return f"{paper} claims of the paper hold in these numbers" + (
+            f", and {ours} statements of ours." if ours else "."
+        )
+    return f"No paper claims anything of it; {ours} statements of ours hold in these numbers." if ours else ""
+
+
+_VARIANTS = {
+    "paper": "what the paper prints",
+    "sound": "the same algorithm with noise that a proof covers",
+    "dpconvex": "our default",
+    "not private": "a fit without noise",
+}
+_MEASURES = {
+    "std": "the standard deviation of single runs",
+    "error": "the standard error of the mean",
+    "low": "the lower end of a 95 % interval for the mean",
+    "high": "its upper end",
+}
+
+
+def _columns_in_words(table: Sequence[Row]) -> str:
+    """Return what the variants and the measures of a table are."""
+    names = set(_columns(table))
+    said = [f"`{name}` is {words}" for name, words in _MEASURES.items() if name in names]
+    if any(name.startswith("± ") for name in names):
+        said.append("`±` is the standard error of the mean before it")
+    found = {row.get("variant") for row in table}
+    if found & {"paper", "sound"}:
+        said = [f"`{name}` is {words}" for name, words in _VARIANTS.items() if name in found] + said
+    text = ", ".join(said)
+    return text[:1].upper() + text[1:] + "." if text else ""
+
+
 def _word(value: Any) -> str:
     """Return a number or a text for a cell of a table."""
     if value is None:
@@ -104,7 +141,8 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     _write_csv(place / f"{exhibit.slug}.csv", table)
     checks = tuple(exhibit.judge(rows))
     verdict = _verdict(checks)
-    lines = [*head, f"**Verdict: {verdict}.**", ""]
+    outcome = Outcome(exhibit, verdict, checks, sum((results.work[name] for name in names), Work()))
+    lines = [*head, f"**Verdict: {verdict}.** {_verdict_in_words(outcome)}".rstrip(), ""]
     if checks:
         lines += markdown_table(
             [
@@ -131,15 +169,16 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     if exhibit.notes:
         lines += ["## How it was run", "", exhibit.notes, ""]
     lines += ["## Numbers", ""]
-    work = sum((results.work[name] for name in names), Work())
     if exhibit.studies:
-        lines += [_repeats_in_words(work), ""]
+        lines += [_repeats_in_words(outcome.work), ""]
+    if explained := _columns_in_words(table):
+        lines += [explained, ""]
     lines += [*markdown_table(table, exhibit.shown), ""]
     more = len(table) - exhibit.shown
     rest = f" ({more} more lines there)" if more > 0 else ""
     lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.", *_failed(failures)]
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
-    return Outcome(exhibit, verdict, checks, work)
+    return outcome
 
 
 def _repeats_in_words(work: Work) -> str:
@@ -221,7 +260,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
         "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), soundly calibrated "
         "(`sound`) and our default (`dpconvex`) on the same data and seeds, the privacy each truly has, and a verdict "
         "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats, and the last "
-        "columns say which share of them was run and what all of them take. "
+        "columns say which share of them was run and what all of them take. A page *matches* if every claim of the "
+        "paper that it lists holds in the numbers, *in part* if some do; *measured* if no paper claims anything. "
         + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
         + ".",
         "",

@@ -8,7 +8,7 @@ from typing import Any
 from dpconvex_reproduction.auc_erm.judging import PUBLISHED, judge_least_squares, judge_logistic, judge_table
 from dpconvex_reproduction.auc_erm.statements import privacy_of, with_true_epsilon
 from dpconvex_reproduction.auc_erm.studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, TABLE
-from dpconvex_reproduction.drawing import curves, finish, panels
+from dpconvex_reproduction.drawing import ERRORS, curves, finish, panels
 from dpconvex_reproduction.exhibit import Exhibit, Row, select, summarise
 
 __all__ = ["EXHIBITS"]
@@ -48,8 +48,9 @@ def _draw(chosen: Callable[[list[Row]], list[Row]]) -> Callable[[list[Row], Any]
         for ax, data in zip(axes[0], DATA, strict=True):
             curves(ax, select(chosen(rows), data=data), "epsilon", "auc")
             ax.set_ylim(top=min(ax.get_ylim()[1], 1.02))  # bands of errors know no bound at 1
-            ax.set(title=data, xlabel="epsilon", ylabel="AUC on the test part")
-        finish(figure, axes)
+            ax.set(title=data, xlabel="epsilon", xticks=(0.1, 0.3, 0.5))
+        axes[0, 0].set_ylabel("AUC on the test part")
+        finish(figure, axes, note=ERRORS)
 
     return draw
 

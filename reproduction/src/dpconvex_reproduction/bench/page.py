@@ -11,7 +11,18 @@ from typing import Any
 from scipy.stats import t as student
 
 from dpconvex_reproduction.bench.problems import TASKS
-from dpconvex_reproduction.drawing import OTHERS, OURS, label_lines, panels, readable_axis, save_figure
+from dpconvex_reproduction.drawing import (
+    MARKERS,
+    OTHERS,
+    OURS,
+    WIDEST,
+    LineEnd,
+    label_lines,
+    label_room,
+    panels,
+    readable_axis,
+    save_figure,
+)
 from dpconvex_reproduction.exhibit import Row, select, summarise
 from dpconvex_reproduction.fingerprint import made_with
 from dpconvex_reproduction.pages import markdown_table
@@ -21,6 +32,14 @@ __all__ = ["Contest", "best_settings", "contests", "write_page"]
 _SETTING = ("data", "task", "relation", "epsilon")
 #: In figures the two packages of DP-SGD are one line, the better of them.
 _DESCENTS = ("Opacus DP-SGD", "jax-privacy DP-SGD")
+#: Style, marker and its face of our methods.
+_OUR_LOOKS = {"dpconvex": ("-", "o", OURS), "dpconvex, splines": ((0, (5, 1)), "s", "white")}
+_FIGURES = (
+    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD's two packages the better "
+    "one is drawn. A panel shows the best four fifths of all means, so that a method that fails altogether does not "
+    "flatten the others."
+)
+_DRAWN = "Bars: two standard errors over seeds. Arrows: the line ends above or below the panel."
 _NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
 
 
@@ -86,8 +105,13 @@ class Contest:
             "peer is": self.theirs,
             "ahead by": self.ahead,
             "standard error": self.error,
-            "neighbours": relation,
+            "neighbours": _spoken(relation),
         }
+
+
+def _spoken(relation: str) -> str:
+    """Return neighbours as words."""
+    return {"add_or_remove_one": "one row more or less", "replace_one": "one row replaced"}.get(relation, relation)
 
 
 def _kind(task: str) -> str:
@@ -201,7 +225,7 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
         "",
     ]
     for number, (name, words) in enumerate(_figures(rows, folder)):
-        lines += (["## Figures", ""] if number == 0 else []) + [f"![{words}]({name})", ""]
+        lines += (["## Figures", "", _FIGURES, ""] if number == 0 else []) + [f"![{words}]({name})", ""]
     lines += ["## All means", "", *_means(rows), "", "## What each promises", "", *_promises(rows), ""]
     if left_out or failures:
         lines += ["## Not here", "", *[f"- {words}" for words in (*left_out, *dict.fromkeys(failures))], ""]
@@ -221,7 +245,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
                 words = f"{line[metric]:.4f}" + (f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else "")
                 merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
                 merged[key]["seeds"] = line["repeats"]
-                merged[key]["neighbours"] = key[2] or "not private"
+                merged[key]["neighbours"] = _spoken(key[2]) or "not private"
         shown += [f"### {task}", "", *markdown_table(list(merged.values())), ""]
     return shown[:-1]
 
@@ -249,7 +273,7 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
             save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger)
-            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {relation}"))
+            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {_spoken(relation)}"))
     return made
 
 
@@ -273,32 +297,70 @@ def _draw(figure: Any, lines: Sequence[Row], level: dict[str, float], metric: st
     axes = panels(figure, min(2, len(sets)), -(-len(sets) // 2), height=3.4)
     for ax in axes.flat[len(sets) :]:
         ax.set_visible(False)
+    found: list[list[LineEnd]] = []
     for ax, data in zip(axes.flat, sets, strict=False):
+        here = select(lines, data=data)
+        _limits(ax, here, level.get(data), metric, larger)
+        readable_axis(ax, sorted({row["epsilon"] for row in here}), "epsilon")
         ends = []
-        for name in methods:
-            line = sorted(select(lines, data=data, method=name), key=lambda row: row["epsilon"])
-            if not line:
-                continue
-            ours = name.startswith("dpconvex")
-            color = OURS if ours else OTHERS[peers.index(name) % len(OTHERS)]
-            style = {"dpconvex": "-", "dpconvex, splines": "--"}.get(name, ":" if ours else "-")
-            x, y = [row["epsilon"] for row in line], [row[metric] for row in line]
-            errors = [2 * row["error"] if math.isfinite(row["error"]) else 0.0 for row in line]
-            ax.errorbar(x, y, errors, fmt=style, color=color, marker="o", markersize=3, linewidth=2.0 if ours else 1.2)
-            ends.append((y[-1], name, color))
+        for number, name in enumerate(methods):
+            line = sorted(select(here, method=name), key=lambda row: row["epsilon"])
+            if line:
+                shift = 1.025 ** (number - (len(methods) - 1) / 2)  # bars stand side by side
+                ends.append(LineEnd(line[-1][metric], name, _line(ax, line, metric, peers, shift)))
         if data in level:
-            ax.axhline(level[data], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
-            ends.append((level[data], "not private", "black"))
-        _limits(ax, [row for row in lines if row["data"] == data], level.get(data), metric, larger)
-        readable_axis(ax, sorted({row["epsilon"] for row in lines if row["data"] == data}), "epsilon")
+            drawn = ax.axhline(level[data], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
+            ends.append(LineEnd(level[data], "not private", drawn))
         ax.set_title(data)
-        ax.set_ylabel(_NAMES[metric] + (", larger is better" if larger else ", smaller is better"), fontsize=8)
+        ax.set_ylabel(_NAMES[metric] + (", larger is better" if larger else ", smaller is better"))
+        found.append(ends)
+    room = label_room([end.name for ends in found for end in ends])
+    columns = axes.shape[1]
+    figure.set_size_inches(WIDEST, figure.get_size_inches()[1])
+    width, height = figure.get_size_inches()
+    figure.tight_layout(rect=(0, 0.2 / height, (width - room) / width, 1))
+    # Every panel has its own names, and room for them.
+    left, between = axes[0, 0].get_position().x0 * width, room + 0.7
+    panel = (width - left - room - (columns - 1) * between) / columns
+    figure.subplots_adjust(right=1 - room / width, wspace=between / panel)
+    figure.text(0.008, 0.04 / height, _DRAWN, fontsize=8, color="0.3", va="bottom")
+    for ax, ends in zip(axes.flat, found, strict=False):
         label_lines(ax, ends)
-    figure.tight_layout()
+
+
+def _line(ax: Any, line: Sequence[Row], metric: str, peers: Sequence[str], shift: float) -> Any:
+    """Draw one method with bars of two standard errors where its mean is in the panel; return the line."""
+    name = line[0]["method"]
+    ours = name.startswith("dpconvex")
+    color = OURS if ours else OTHERS[peers.index(name) % len(OTHERS)]
+    style, marker, face = _OUR_LOOKS.get(name, (":", "D", "white"))
+    if not ours:
+        style, marker, face = "-", MARKERS[peers.index(name) % len(MARKERS)], color
+    low, high = ax.get_ylim()
+    x = [row["epsilon"] * shift for row in line]
+    # A line to a point far away would cross the panel upright.
+    far = 2 * (high - low)
+    y = [row[metric] if low - far <= row[metric] <= high + far else math.nan for row in line]
+    # A bar of a mean that is out of sight would cross the panel and belong to nothing.
+    errors = [
+        2 * row["error"] if math.isfinite(row["error"]) and low <= row[metric] <= high else 0.0 for row in line
+    ]  # fmt: skip
+    return ax.errorbar(
+        x,
+        y,
+        errors,
+        linestyle=style,
+        color=color,
+        marker=marker,
+        markersize=5 if ours else 4,
+        markerfacecolor=face,
+        linewidth=2.4 if ours else 1.2,
+        elinewidth=1.0,
+    )[0]
 
 
 def _limits(ax: Any, lines: Sequence[Row], level: float | None, metric: str, larger: bool) -> None:
-    """Show the best nine tenths of the range: a method that fails altogether must not flatten the others."""
+    """Show the best four fifths of the means: a method that fails altogether must not flatten the others."""
     values = sorted(row[metric] for row in lines)
     best = [level] if level is not None else []
     kept = values[len(values) // 5 :] if larger else values[: len(values) - len(values) // 5]

@@ -206,25 +206,25 @@ def _judge_8(rows: list[Row]) -> list[Check]:
 
 def _draw(problem: str) -> Callable[[list[Row], Any], None]:
     def draw(rows: list[Row], figure: Any) -> None:
-        from dpconvex_reproduction.drawing import curves, finish, panels
+        from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels
 
         chosen = select(rows, problem=problem)
         dimensions = sorted({row["d"] for row in chosen})
         epsilons = sorted({row["epsilon"] for row in chosen})
-        axes = panels(figure, len(epsilons), len(dimensions), height=2.7, sharex=True)
+        axes = panels(figure, len(epsilons), len(dimensions), height=2.0, sharex=True)
         for line, d in zip(axes, dimensions, strict=True):
             for ax, epsilon in zip(line, epsilons, strict=True):
                 # The order fixes the colours.
-                curves(ax, select(chosen, d=d, epsilon=epsilon), "n", "risk", band="std")
                 ax.set_yscale("log", nonpositive="clip")
-                ax.set_title(f"d = {d}, $\\varepsilon$ = {epsilon:g}", fontsize=9)
+                curves(ax, select(chosen, d=d, epsilon=epsilon), "n", "risk", band="std")
+                ax.set_title(f"d = {d}, epsilon = {epsilon:g}")
                 means = summarise(select(chosen, d=d, epsilon=epsilon), ["n", "algorithm", "variant"], "risk")
                 low = min((r["risk"] for r in means if r["risk"] > 0), default=1.0)
                 ax.set_ylim(bottom=low / 2)
             line[0].set_ylabel("relative risk, %")
         for ax in axes[-1]:
-            ax.set_xlabel("number of records")
-        finish(figure, axes)
+            ax.set(xlabel="records n", xticks=sorted({row["n"] for row in chosen})[::2])
+        finish(figure, axes, note=SPREAD)
 
     return draw
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.datasets import NewsvendorPopulation
-from dpconvex_reproduction.drawing import OTHERS, curves, finish, panels
+from dpconvex_reproduction.drawing import ERRORS, OTHERS, curves, finish, panels
 from dpconvex_reproduction.drawing import OURS as OUR_COLOR
 from dpconvex_reproduction.exhibit import Check, PrivacyLine, Row, select, summarise
 from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, paired
@@ -137,14 +137,14 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
     for row, ((value, words), level) in enumerate(product(kinds, LEVELS)):
         for ax, mu in zip(axes[row], BUDGETS, strict=True):
             here = [each for each in select(shown, quantile=level) if each["mu"] in (None, mu)]
-            curves(ax, here, "n", value, series=("who", "variant"))
             ax.set(yscale="log")
+            curves(ax, here, "n", value, series=("who", "variant"))
         axes[row, 0].set_ylabel(f"{words},\nlevel {level:g}")
     for ax, mu in zip(axes[0], BUDGETS, strict=True):
         ax.set_title(f"mu = {mu:g}")
     for ax in axes[-1]:
-        ax.set(xlabel="number of observations", xticks=SIZES)
-    finish(figure, axes, columns=5)
+        ax.set(xlabel="observations n", xticks=SIZES[::2])
+    finish(figure, axes, columns=5, note=ERRORS)
 
 
 def table_of_boxes(rows: list[Row]) -> list[Row]:
@@ -217,8 +217,8 @@ def draw_boxes(rows: list[Row], figure: Any) -> None:
     """Draw boxes by budget, one panel per level."""
     axes = panels(figure, len(LEVELS), sharey=True)
     kinds = (
-        ("Algorithm 1, paper", _PAPER, OTHERS[0], 0.6),
-        ("Algorithm 1, sound", _SOUND, OTHERS[2], 0.6),
+        ("Algorithm 1, paper", _PAPER, OTHERS[0], 0.8),
+        ("Algorithm 1, sound", _SOUND, OTHERS[0], 0.3),
         ("DPNewsvendor, dpconvex", {"algorithm": OURS}, OUR_COLOR, 0.8),
         ("DPNewsvendor told B and bandwidth, dpconvex", {"algorithm": INFORMED}, OUR_COLOR, 0.3),
     )
@@ -231,9 +231,10 @@ def draw_boxes(rows: list[Row], figure: Any) -> None:
             places = [1.0 + k + 0.2 * (index - 1.5) for k in range(len(BUDGETS))]
             _boxes(ax, groups, places, color, alpha, label)
         ax.set(title=f"level {level:g}", yscale="log", xlim=(-0.5, len(BUDGETS) + 0.5))
-        ax.set_xticks(range(len(BUDGETS) + 1), ["not private", *(f"mu = {mu:g}" for mu in BUDGETS)])
+        ax.set_xticks(range(len(BUDGETS) + 1), ["not\nprivate", *(f"{mu:g}" for mu in BUDGETS)])
+        ax.set_xlabel("budget mu")
     axes[0, 0].set_ylabel("regret")
-    finish(figure, axes, columns=3)
+    finish(figure, axes, columns=3, note="Boxes: quartiles; whiskers: 1.5 times their distance; points: runs beyond.")
 
 
 def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, alpha: float, label: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex_reproduction.drawing import finish, panels
+from dpconvex_reproduction.drawing import ERRORS, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 from dpconvex_reproduction.output_perturbation import adversarial_study, tilted_study
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA
@@ -127,11 +127,10 @@ def _draw(rows: Sequence[Row], figure: Any, base: Any, grids: Any, label: str) -
         for column, axis in enumerate(grids):
             ax = axes[line, column]
             bound_curves(ax, on_axis(select(rows, delta=delta), base, axis), axis)
-            ax.set_xlabel(axis)
             ax.set_title(f"delta = {delta:g}", fontsize=9)
             if column == 0:
                 ax.set_ylabel(label)
-    finish(figure, axes, columns=5)
+    finish(figure, axes, columns=5, note=ERRORS)
 
 
 def table_adversarial(rows: list[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpconvex_reproduction.drawing import curves, finish, panels
+from dpconvex_reproduction.drawing import ERRORS, curves, finish, panels, readable_axis
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 from dpconvex_reproduction.output_perturbation.members import FAMILIES
 from dpconvex_reproduction.output_perturbation.verdicts import (
@@ -24,19 +24,16 @@ KEYS = ("n", "epsilon", "d")
 VARIANTS = ("paper", "sound", "dpconvex", "not private")
 # What a minimiser misses of its own minimum is no excess, and would stretch the axis.
 _NUMERICAL_ZERO = {True: 1e-7, False: 0.0}
-_SPELLED = {"n": "records n", "epsilon": "epsilon", "d": "coefficients d"}
+_SPELLED = {"n": "records n", "d": "coefficients d", "radius": "adversary's radius"}
 
 
 def bound_curves(axes: Any, rows: Sequence[Row], axis: str) -> None:
     """Draw the paper's bound and the excess of every variant along an axis, on log scales."""
     shown = [row for row in rows if row["excess"] > _NUMERICAL_ZERO[row["variant"] == "not private"]]
     bounds = [{**row, "variant": "bound", "excess": row["bound"]} for row in select(rows, variant="paper")]
-    curves(axes, [*bounds, *shown], axis, "excess", series=("variant",))
-    axes.set_xscale("log")
     axes.set_yscale("log")
-    places = sorted({row[axis] for row in rows})
-    axes.set_xticks(places, [f"{place:g}".replace("e+0", "e") for place in places])
-    axes.minorticks_off()
+    curves(axes, [*bounds, *shown], axis, "excess", series=("variant",))
+    readable_axis(axes, sorted({row[axis] for row in rows}), _SPELLED.get(axis, axis))
     # A band that reaches below zero must not stretch a logarithmic axis.
     drawn = [row["excess"] for row in [*bounds, *shown]]
     if drawn:
@@ -137,9 +134,8 @@ class BoundTable:
             for line, axis in enumerate(self.axes):
                 ax = axes[line, column]
                 bound_curves(ax, on_axis(select(runs, family=family), self.base, axis), axis)
-                ax.set_xlabel(_SPELLED[axis])
                 if line == 0:
                     ax.set_title(family)
                 if column == 0:
                     ax.set_ylabel(f"excess {self.risk} risk")
-        finish(figure, axes, columns=5)
+        finish(figure, axes, columns=5, note=ERRORS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex_reproduction.drawing import curves, finish, panels
+from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels, readable_axis
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, PART_TWO, PRIVATE
 from dpconvex_reproduction.standing import tally, where
@@ -241,7 +241,7 @@ def _order(rows: Iterable[Row]) -> list[Row]:
 def draw_comparison(rows: list[Row], figure: Any, value: str) -> None:
     """Draw a panel for each budget, as printed above and with certified noise below; bands are standard deviations."""
     axes = panels(figure, len(BUDGETS), 2, sharex=True, sharey=True)
-    for i, (variant, words) in enumerate((("paper", "as printed"), ("sound", "with certified noise"))):
+    for i, (variant, words) in enumerate((("paper", "as printed"), ("sound", "certified noise"))):
         shown = _order(
             row
             for row in rows
@@ -249,10 +249,12 @@ def draw_comparison(rows: list[Row], figure: Any, value: str) -> None:
         )
         for j, epsilon in enumerate(BUDGETS):
             ax = axes[i, j]
+            ax.set_yscale("log")
             curves(ax, select(shown, epsilon=epsilon), "n", value, band="std")
-            ax.set(xscale="log", yscale="log", title=f"epsilon = {epsilon:g}, {words}")
-            if i == 1:
-                ax.set_xlabel("n")
+            sizes = sorted({row["n"] for row in shown})
+            readable_axis(ax, sizes[::2], "records n" if i == 1 else "")
+            ax.set_xticks(sizes[1::2], [""] * len(sizes[1::2]), minor=True)
+            ax.set_title(f"{words}, epsilon = {epsilon:g}")
             if j == 0:
                 ax.set_ylabel(AXES[value])
-    finish(figure, axes)
+    finish(figure, axes, note=SPREAD)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex_reproduction.drawing import curves, finish, panels
+from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select
 from dpconvex_reproduction.quantile_sco.comparison import AXES, Grid, tally_duels
 from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS
@@ -44,7 +44,7 @@ def draw_phases(rows: list[Row], figure: Any) -> None:
     axes = panels(figure, len(BUDGETS), sharey=True)
     for j, epsilon in enumerate(BUDGETS):
         ax = axes[0, j]
+        ax.set(xscale="log", yscale="log", title=f"epsilon = {epsilon:g}", xlabel="records n")
         curves(ax, select(rows, epsilon=epsilon), "n", _VALUE, band="std")
-        ax.set(xscale="log", yscale="log", title=f"epsilon = {epsilon:g}", xlabel="n")
     axes[0, 0].set_ylabel(AXES[_VALUE])
-    finish(figure, axes, columns=3)
+    finish(figure, axes, columns=3, note=SPREAD)

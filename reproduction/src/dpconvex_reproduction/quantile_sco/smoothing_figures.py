@@ -166,8 +166,8 @@ def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]]) ->
     for i, (wanted, label) in enumerate(labels):
         u, _, value = _curve(rows, **wanted)
         ax.plot(u, value, color=OTHERS[i % len(OTHERS)], label=label)
-    ax.set_xlabel("u")
-    ax.legend(fontsize=8, frameon=False)
+    ax.set_xlabel("residual u")
+    ax.legend(frameon=False)
 
 
 def draw_bandwidths_and_kernels(rows: list[Row], figure: Any) -> None:
@@ -175,11 +175,11 @@ def draw_bandwidths_and_kernels(rows: list[Row], figure: Any) -> None:
     axes = panels(figure, 2)
     left, right = (select(rows, panel="a", variant="dpconvex"), select(rows, panel="b", variant="dpconvex"))
     widths = sorted({row["bandwidth"] for row in left})
-    _plot(axes[0, 0], left, [({"bandwidth": w}, f"h = {w:g}") for w in widths])
+    _plot(axes[0, 0], left, [({"bandwidth": w}, f"bandwidth {w:g}") for w in widths])
     kernels = list(dict.fromkeys(row["algorithm"] for row in right))
     _plot(axes[0, 1], right, [({"algorithm": kernel}, kernel) for kernel in kernels])
     axes[0, 0].set(title="(a) logistic kernel", ylabel="loss")
-    axes[0, 1].set_title("(b) h = 1")
+    axes[0, 1].set(title="(b) bandwidth 1", ylabel="loss")
     figure.tight_layout()
 
 
@@ -190,7 +190,7 @@ def draw_envelope(rows: list[Row], figure: Any) -> None:
     names = list(dict.fromkeys(row["algorithm"] for row in shown))
     labels = {"logistic": "convolution, logistic kernel"}
     _plot(axes[0, 0], shown, [({"algorithm": n}, labels.get(n, n)) for n in names])
-    axes[0, 0].set(title="r = 0.7, largest curvature 1", ylabel="loss")
+    axes[0, 0].set(title="quantile 0.7, largest curvature 1", ylabel="loss")
     gaps = [{**row, "value": row["value"] - row["loss"], "loss": 0.0} for row in shown]
     _plot(axes[0, 1], gaps, [({"algorithm": n}, labels.get(n, n)) for n in names])
     axes[0, 1].get_legend().remove()
@@ -203,6 +203,6 @@ def draw_pieces(rows: list[Row], figure: Any) -> None:
     axes = panels(figure, 1)
     shown = select(rows, variant="dpconvex")
     widths = sorted({row["bandwidth"] for row in shown})
-    _plot(axes[0, 0], shown, [({"bandwidth": w}, f"h = {w:g}") for w in widths])
+    _plot(axes[0, 0], shown, [({"bandwidth": w}, f"bandwidth {w:g}") for w in widths])
     axes[0, 0].set(title="four pieces, logistic kernel", ylabel="loss")
     figure.tight_layout()
