@@ -26,7 +26,6 @@ from dpconvex.fit import (
     posterior,
     private_fit,
 )
-from dpconvex.fit.covariance_and_curvature import CovarianceNoise
 from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.posterior import NewtonPosterior
 from dpconvex.fit.private_fit import PrivateFit
@@ -82,8 +81,8 @@ def usual_length(rows: Any, frame: geometry.RowGeometry, level: float, expected:
 
 def raw_covariance(
     spread: Array, std: float, usual: tuple[float, float] | None = None
-) -> tuple[Array, CovarianceNoise]:
-    return (spread + spread.T) / 2, CovarianceNoise(std**2, std**2 * np.eye(len(spread)), 0.0)
+) -> tuple[Array, tuple[float, Array, float]]:
+    return (spread + spread.T) / 2, (std**2, std**2 * np.eye(len(spread)), 0.0)
 
 
 def raw_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:

@@ -14,7 +14,6 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
 MU, RUNS = 1.0, 1_000
@@ -41,7 +40,7 @@ def problem(
     rows = [MemoryRows(X, y, row_map, threads=1) for X, y in data]
     objectives = [EmpiricalObjective(each, loss, 0.0, divisor=2) for each in rows]
     if targets > 1:
-        objectives = [MultiTargetEmpiricalObjective([each] * targets, loss, 0.0, 2) for each in rows]
+        objectives = [[each] * targets for each in rows]
     return mechanism, certificate, objectives
 
 

@@ -58,16 +58,11 @@ def one_record(kind, bounds, loss, *settings, **more):
     return bounds, *sides
 
 
-def ellipse(c):
-    root = np.sqrt(4 * c @ c + 1e-4)
-    return root - 0.01, 4 * c / root, 4 * np.eye(1) / root - 16 * np.outer(c, c) / root**3
-
-
-def robust(loss, norm, shape=None, **more):
+def robust(loss, norm, shape=None):
     kind = AdversarialObjective if loss.kind == "margin" else AdversarialResidualObjective
     facts = {"alpha": 4.0, "radius": 0.2, "norm": norm, "shape": shape}
     bounds = RobustBounds(1, 1, loss, 1.0, 1.0, False, **facts)
-    return one_record(kind, bounds, loss, **facts, **more)
+    return one_record(kind, bounds, loss, **facts)
 
 
 def top_rank():
@@ -101,7 +96,6 @@ CASES = {
     "positive records at the top": lone_positive,
     "robust box": lambda: robust(STEEP, "box", (0.5,)),
     "robust hull": lambda: robust(STEEP, "hull", ((1.5,),)),
-    "robust own set": lambda: robust(STEEP, "own", (2.0, 400.0), support=ellipse),
     "robust regression": lambda: robust(Huber(0.05), "l1"),
 }
 

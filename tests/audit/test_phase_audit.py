@@ -33,7 +33,7 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
 ROWS, COLUMNS = 40, 2
-ROW_MAP = NoisyGradientDescent().mapped(RowMap.from_bounds(COLUMNS, None))
+ROW_MAP = RowMap.from_bounds(COLUMNS, None).weighted(NoisyGradientDescent().clip_limit)
 NOTHING = np.zeros(COLUMNS + 1)
 FRAME = RowGeometry(np.eye(COLUMNS + 1), 1, median_row_norm=1.0, moments=np.ones(COLUMNS + 1))
 SHORT = replace(FRAME, matrix=np.diag([1e-6, 1 / 2000, 1 / 2000]))  # where rows have length 1

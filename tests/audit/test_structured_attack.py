@@ -25,7 +25,7 @@ class Record:
     def parts(self, theta):
         u = self.Y - theta @ self.A.T
         level = None if self.level is None else np.full(len(u), self.level)
-        slopes, bends = self.loss.derivatives(u, level)
+        slopes, bends = self.loss.gradient(u, level), self.loss.hessian(u, level)
         return -slopes @ self.A, self.A.T @ bends @ self.A
 
 
@@ -124,7 +124,7 @@ class Common:
         self.loss = convolve_vector(L1Norm(len(self.A)), GaussianKernel(len(self.A)), width)
 
     def parts(self, theta):
-        slopes, bends = self.loss.derivatives(-theta @ self.A.T)
+        slopes, bends = self.loss.gradient(-theta @ self.A.T), self.loss.hessian(-theta @ self.A.T)
         return -self.count * slopes @ self.A, self.count * self.A.T @ bends @ self.A
 
 

@@ -183,7 +183,7 @@ def test_the_octave_of_a_stored_zero_does_not_follow_the_record_before_it(max_oc
         values[0] = first
         return csr_array((values, np.zeros(ROWS, int), np.arange(ROWS + 1)), shape=(ROWS, 1))
 
-    query = Query.histograms(9, 1)
+    query = Query("histogram", 1, 9 * 1)
     ask = lambda rows: rows.column_octaves("asked", max_octave, 4)  # noqa: E731
     assert sparse_moved(table(1.0), table(0.0), query, ask) <= 1 + 1e-9
 

@@ -19,7 +19,7 @@ from dpconvex.privacy import LinearBounds, NoiseSource
 ROWS, COLUMNS, SIZE = 60, 2, 3
 STATED = Tweedie(1.0, -12.0, 2.8, 8.0)
 LOSSES = [STATED, Tweedie(1.5, -12.0, 2.8, 8.0), Tweedie(2.0, -30.0, 2.0, 1e3), Tweedie(2.0, -59.0, 59.0, 1e25)]
-QUERIES = {"vector": Query("vector", 1.0, SIZE), "moments": Query.moments(SIZE), "bins": Query.histograms(5)}
+QUERIES = {"vector": Query("vector", 1.0, SIZE), "moments": Query.moments(SIZE), "bins": Query("histogram", 1, 5)}
 #: Far beyond all bounds, subnormal, at the ends of floating-point numbers.
 TARGETS = (0.0, -1e300, 1e300, 5e-324, 8.0, 1e-308, 1e16)
 MARGINS = (0.0, 1e-320, -50.0, 50.0, 1e90, -1e90)

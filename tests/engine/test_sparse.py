@@ -266,7 +266,7 @@ def test_influence_is_bounded_in_exact_arithmetic(bounds, influence):
 @example(81614, True, 1e3)  # a row that is far shorter than what its base becomes
 def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
     """Of multiples of rows, and of moments mapped to coordinates in which most of them cancels."""
-    from dpconvex.privacy.rounding_errors import summation_rounding_error
+    from dpconvex.engine.summation import summation_rounding_error
 
     rng = np.random.default_rng(seed)
     X, _ = table(30, seed)

@@ -227,7 +227,6 @@ def test_several_classes_share_the_budget():
         (DPTiltedClassifier(mechanism="objective"), "output"),
         (DPRobustClassifier(mechanism="gradient"), "output"),
         (DPRobustClassifier(norm="l3"), "norm"),
-        (DPRobustClassifier(norm="own", shape=(1.0, 1.0)), "hull_of"),
         (DPRobustRegressor(mechanism="objective"), "output"),
         (DPRobustRegressor(loss="logistic"), "huber"),
         (DPRobustClassifier(radius=-1.0), "radius"),

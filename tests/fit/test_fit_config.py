@@ -10,7 +10,6 @@ import pytest
 from dpconvex.fit.fit_plan import (
     FitConfig,
     fit_kind_of_loss,
-    max_column_octaves,
     plan_fit,
     planned_gradient_noise,
     planned_mass_share,
@@ -172,8 +171,8 @@ def test_kinds_and_levels_of_losses():
 
 
 def test_columns_are_looked_for_as_far_as_they_may_reach():
-    assert max_column_octaves(facts(Squared(), 10, 7)) == 0
-    assert max_column_octaves(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0)) == 10
+    assert plan_fit(facts(Squared(), 10, 7), 1.0, SETTINGS).config.max_octaves == 0
+    assert plan_fit(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0), 1.0, SETTINGS).config.max_octaves == 10
 
 
 def test_few_records_are_a_constant():

@@ -56,7 +56,7 @@ class Coupled(NoiseSource):
 def map_of(columns, raw):
     """Return the map of columns in [-1, 1], or of columns of unknown size."""
     if raw:
-        return NoisyGradientDescent().mapped(RowMap.from_bounds(columns, None))
+        return RowMap.from_bounds(columns, None).weighted(NoisyGradientDescent().clip_limit)
     return RowMap.from_bounds(columns, (-1.0, 1.0))
 
 

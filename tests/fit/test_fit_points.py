@@ -17,14 +17,11 @@ SIZE = 21
 
 def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=None):
     """Return the estimate of points whose curvature is ``ratio`` times what is expected."""
-    rng = np.random.default_rng(seed)
+    rng, point = np.random.default_rng(seed), np.zeros(SIZE)
     points = NewtonPosterior(
         np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
-        scale_variances(scale), signal_prior(SIZE - 1),
+        scale_variances(scale), signal_prior(SIZE - 1), earlier=None if remembered is None else (*remembered, point),
     )  # fmt: skip
-    point = np.zeros(SIZE)
-    if remembered is not None:
-        points.remember(*remembered, point)
     for _ in range(rounds):
         gradient = ratio * (point - truth) + rng.normal(0, noise, SIZE)
         points.add(point, gradient, noise)
@@ -121,9 +118,8 @@ def test_units_do_not_matter(size):
         points = NewtonPosterior(
             np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
             scale_variances(unit), signal_prior(SIZE - 1),
+            earlier=(np.zeros(SIZE), np.full(SIZE, unit**2), unit, np.zeros(SIZE)),
         )  # fmt: skip
-        noise = np.full(SIZE, unit**2)
-        points.remember(np.zeros(SIZE), noise, unit, np.zeros(SIZE))
         for _ in range(3):
             points.add(np.zeros(SIZE), unit * (rng.normal(0, 0.1, SIZE) - truth), 0.1 * unit)
         return points.estimate().mean / unit
@@ -143,7 +139,7 @@ def test_a_shared_factor_stands_out_of_noise():
     assert way @ clear @ way > 0.6 * (way @ truth @ way)
     # Noise adds 58 * 57 * 0.9^2 / 2 = 1339 to the squares; what is left of it is less than a third.
     assert np.square(clear - truth).sum() < 400
-    assert way @ left.between @ way > 5 * np.trace(left.between) / 58
+    assert way @ left[1] @ way > 5 * np.trace(left[1]) / 58
     nothing, _ = denoise_covariance(np.eye(58) + noise + noise.T, 0.9)
     assert np.square(nothing - np.diag(np.diag(nothing))).sum() < 120
 

@@ -69,7 +69,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
     },
     "engine/rows.py": {"slopes @ np.array(self.shift)": PUBLIC},
     "engine/sparse_rows.py": {"self.base @ self.base": PUBLIC, "mapped.T @ mapped": PUBLIC},
-    "estimators/auc.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
+    "estimators/ranking.py": {"-self.coef_ @ self.released_['midpoint']": PUBLIC},
     "estimators/linear.py": {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,
         "jacobian.T @ np.asarray(covariance) @ jacobian": PUBLIC,
@@ -97,11 +97,6 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "rows.T @ weighted.reshape(-1, self.dim)": CERTIFIED,
         "rows @ shift": CERTIFIED,
         "np.einsum('ij,ij->i', u, u)": CERTIFIED,
-    },
-    "preprocessing.py": {
-        "vectors * values @ vectors.T": PUBLIC,
-        "vectors / np.sqrt(values) @ vectors.T": PUBLIC,
-        "block.T @ block": SUM,
     },
     "smoothing/convolution.py": {
         "self.kernel.pdf((grid[:-1] - knots[:i]) / h) @ jumps[:i]": PUBLIC,

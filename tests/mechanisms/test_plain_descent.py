@@ -111,7 +111,7 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
         sums = []
         for side in sides:
             source = Exact()
-            chosen._run(objective(*side), certificate, source, {})
+            chosen.release([objective(*side).rows], certificate, source, {})
             sums.append(source.sums[0])
         moved = np.linalg.norm(sums[0] - sums[1])
         assert moved <= certificate.noise["gradients"].sensitivity * (1 + 1e-9)
@@ -135,7 +135,7 @@ def test_a_row_more_flips_no_slope_of_another(white):
     def exact(rows, y):
         source = Exact()
         objective = EmpiricalObjective(MemoryRows(rows, y, row_map), Pinball(TAU), 0.0)
-        chosen._run(objective, certificate, source, {})
+        chosen.release([objective.rows], certificate, source, {})
         return source.sums[0]
 
     stated = certificate.noise["gradients"].sensitivity
@@ -158,7 +158,7 @@ def test_opposite_rows_attain_the_sensitivity():
     sums = []
     for rows in (X, other):
         source = Exact()
-        chosen._run(objective(rows, y), certificate, source, {})
+        chosen.release(objective(rows, y), certificate, source, {})
         sums.append(source.sums[0])
     moved, stated = np.linalg.norm(sums[0] - sums[1]), certificate.noise["gradients"].sensitivity
     assert moved == pytest.approx(stated / 1.001, rel=1e-6)

@@ -29,7 +29,7 @@ def large(monkeypatch):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-@pytest.mark.parametrize("size", [1.0, 1e6])  # the last one is too wide for tables of scores
+@pytest.mark.parametrize("size", [1.0, 1e6])
 def test_sums_are_those_of_copied_rows(loss, size, large):
     X, y = make_table()
     target = np.where(y, 1.0, -1.0)

@@ -7,12 +7,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from dpconvex.engine.summation import summation_rounding_error
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.calibration import GRID_BITS, gaussian_delta, grid_of
 from dpconvex.privacy.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
 from dpconvex.privacy.objective_perturbation_calibration import trace_objective_delta, trace_objective_scale
-from dpconvex.privacy.rounding_errors import summation_rounding_error
 from dpconvex.privacy.subsampling import dominating_subsampled_rdp, subsampled_multiplier
 
 ALL = [PureDP(0.3), PureDP(4.0), ApproxDP(1.0, 1e-6), ApproxDP(0.1, 0.05), GaussianDP(0.5), GaussianDP(3.0)]

@@ -6,19 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import largest_query_cancellation, query_rounding_share
+from dpconvex.core.queries import Query, largest_query_cancellation
 from dpconvex.core.row_coordinates import coordinate_cancellation
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.summation import (
     block_rows,
     most_summation_additions,
+    most_summed_rows,
     pairwise_summation,
     sum_depth,
     summation_additions,
+    summation_rounding_error,
 )
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.rounding_errors import most_summed_rows, summation_rounding_error
 
 
 def norm_of_error(computed, exact):
@@ -123,7 +124,8 @@ def test_mapped_sums_err_no_more_than_their_share(d):
     (total,) = pairwise_summation((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
     exact = [sum(map(Fraction, column)) for column in x.T.tolist()]
     mapped = [sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0)) for row in matrix.tolist()]
-    paid = 2 * query_rounding_share(bounds) * coordinate_cancellation(matrix) / largest_query_cancellation(bounds)
+    share = Query("vector", 1.0, d).sensitivity(bounds) / bounds.changed_records - 1
+    paid = 2 * share * coordinate_cancellation(matrix) / largest_query_cancellation(bounds)
     assert 2 * norm_of_error(matrix @ total, mapped) <= paid
 
 

@@ -82,7 +82,7 @@ class Judge:
         sided = loss.kind == "residual"
         require(sided or loss.high <= 0, "a loss that never increases")
         width, norm, cost = number(self.facts["width"]), self.facts["norm"], self.facts["cost"]
-        require(norm in ("l2", "linf", "l1", "box", "hull", "own"), "norm")
+        require(norm in ("l2", "linf", "l1", "box", "hull"), "norm")
         unit, curved = adversary(norm, self.facts.get("shape"), self.d, width)
         require(cost is None or not sided, "a cost of residuals")
         if cost is None:
@@ -402,9 +402,6 @@ class Judge:
 
 def adversary(norm: str, shape: Any, size: int, width: float) -> tuple[float, float]:
     """The longest vector of a set, and how much its smoothed support function curves."""
-    if norm == "own":
-        require(isinstance(shape, list) and len(shape) == 2, "what is declared of a set")
-        return number(shape[0]), number(shape[1])
     if norm in ("l2", "linf", "l1"):
         require(shape is None, "no shape")
         return (math.sqrt(size) if norm == "linf" else 1.0), 1 / width

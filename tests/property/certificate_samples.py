@@ -90,9 +90,9 @@ SMOOTH_STRUCTURED = [
     convolve_vector(L1Norm(2), GaussianKernel(2), 0.5),
     convolve_vector(L1Norm(3), ExponentialKernel(3), 1.0),
     convolve_vector(L1WithLink(2, Huber(0.5)), UniformKernel(), 0.7),
-    *(moreau_vector(L1Norm(2), width=2.0), moreau_vector(L1Norm(3), "hellinger", 2.0, 1.0)),
+    *(moreau_vector(L1Norm(2), width=2.0), moreau_vector(L1Norm(3), "huber", 2.0, 1.0)),
     *(convolve_vector(STRUCTURED[-1], GaussianKernel(), 0.5), moreau_vector(STRUCTURED[-1])),
-    *(moreau_vector(Bowl(5), width=0.5), moreau_vector(Bowl(4), "hellinger", 2.5, 0.5)),
+    *(moreau_vector(Bowl(5), width=0.5), moreau_vector(Bowl(4), "huber", 2.5, 0.5)),
     moreau_vector(L1WithLink(2, Logistic()), width=0.5),
     convolve_vector(STRUCTURED[-1], ExponentialKernel(2), 0.7),
     *(convolve_vector(Bowl(3), ExponentialKernel(3), 0.5), convolve_vector(Bowl(2), KERNELS[0], 0.5)),
@@ -131,12 +131,8 @@ def linear(draw: Draw, losses: list[Any], alphas: list[float], **fixed: Any) -> 
 
 def robust(draw: Draw, relation: str | None = None) -> RobustBounds:
     n, d = numbers(draw)
-    norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull", "own"]))
-    shapes: dict[str, Any] = {
-        "box": tuple(0.5 + k for k in range(d)),
-        "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1))),
-        "own": (1.5, 30.0),
-    }
+    norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull"]))
+    shapes: dict[str, Any] = {"box": tuple(0.5 + k for k in range(d)), "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1)))}
     return RobustBounds(
         n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
         draw(st.sampled_from([0.5, 4.0])), relation or draw(RELATIONS),

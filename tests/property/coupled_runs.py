@@ -18,7 +18,6 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Pinball(0.2), Absolute(), Huber(0.3), Logistic(), Hinge()]
@@ -50,7 +49,7 @@ def run(X, y, bounds, row_map, certificate, leader=None):
     targets = y.T if y.ndim == 2 else [y]
     rows = [MemoryRows(X, target, row_map, threads=1) for target in targets]
     made = (bounds.loss, bounds.alpha, bounds.n_samples)
-    objective = MultiTargetEmpiricalObjective(rows, *made) if len(rows) > 1 else EmpiricalObjective(rows[0], *made)
+    objective = list(rows) if len(rows) > 1 else EmpiricalObjective(rows[0], *made)
     noise = Coupled(0, leader)
     theta = NoisyGradientDescent().release(objective, certificate, noise)
     return theta, noise
@@ -104,7 +103,7 @@ def facts(
     mechanism = NoisyGradientDescent(steps=steps)
     known = None if raw else (-1.0, 1.0)
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
-    row_map = mechanism.mapped(row_map)
+    row_map = row_map.weighted(mechanism.clip_limit)
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, ignored_rows=void
     )

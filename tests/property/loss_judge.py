@@ -295,15 +295,10 @@ def vector(data: object) -> Facts:
         wanted = "Bowl" if name == "BowlMoreau" else "PiecewiseLinear"
         require(given["loss"]["class"] == wanted, "its loss")
         return replace(vector(given["loss"]), curvature=number(given["modulus"]))
-    if name == "HellingerEnvelope":
-        require(given["loss"]["class"] in ("PiecewiseLinear", "Bowl"), "its loss")
-        inner, bend = vector(given["loss"]), number(given["curvature"])
-        require(bend >= inner.slope * (1 - 1e-9), "a conjugate at every slope")
-        return replace(inner, curvature=bend / number(given["width"]))
     if name == "VectorMoreau":
         require(given["loss"]["class"] in ("L1Norm", "L1WithLink"), "l1 only")
         inner, bend, width = vector(given["loss"]), number(given["curvature"]), given["width"]
-        require(given["potential"] in ("energy", "huber", "hellinger"), "potential")
+        require(given["potential"] in ("energy", "huber"), "potential")
         if given["potential"] != "energy":
             require(bend >= math.sqrt(inner.size) * (1 - 1e-9), "a conjugate at every slope")
         return replace(inner, curvature=bend / number(width))

@@ -106,7 +106,7 @@ def test_histograms_leave_ignored_rows_out(sort):
         rows = MemoryRows(np.full((len(y), 1), 0.5), y, RowMap(1, 1.0), threads=1)
         bounds = LinearBounds(3, 1, Logistic(), 1.0, 1.0, ignored_rows=True)
         ask = coupled.silent_rows(
-            rows, bounds, octaves=Query.histograms(33), bins=Query.histograms(5), labels=Query("count"),
+            rows, bounds, octaves=Query("histogram", 1, 33), bins=Query("histogram", 1, 5), labels=Query("count"),
             mass=Query("count"),
         )  # fmt: skip
         edges = [0.0, 0.4, 0.7, 2.0]

@@ -80,7 +80,7 @@ def changes(seed, relation, lead, excludes, stretch, pair=None):
         found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
     size, theta = COLUMNS + lead, frame.row_coefficients(phi)
-    see("columns", Query.histograms(33, COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
+    see("columns", Query("histogram", COLUMNS, 33 * COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
     see("moments", Query.moments(size), lambda h: pack_query_matrix(h.second_moments("asked", frame, 0.7)))
     lengths = QueryStatistic("length", coordinates=frame)
     see("lengths", Query("count"), lambda h: h.count("asked", lengths, 1.0))

@@ -9,21 +9,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, SoftThreshold
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve, moreau
-from dpconvex.solvers import (
-    LBFGS,
-    AcceleratedGradient,
-    BlackBox,
-    ConvergenceError,
-    Envelope,
-    Katyusha,
-    MinimaxProximalPoint,
-    Newton,
-    SaddleProblem,
-    StochasticSubgradient,
-    Subgradient,
-    certified_gap,
-    certify_point,
-)
+from dpconvex.solvers import LBFGS, BlackBox, ConvergenceError, Envelope, Newton, certified_gap, certify_point
 
 
 def objective_of(loss, n=300, d=3, alpha=0.05, seed=0, divisor=None, linear=None, ties=False):
@@ -54,16 +40,11 @@ def stays_put(objective, start, tolerance):
     return start
 
 
-SMOOTH_SOLVERS = [
-    Newton(),
-    LBFGS(),
-    AcceleratedGradient(),
-    AcceleratedGradient(restart=False),
-    Katyusha(),
-    BlackBox("L-BFGS-B"),
-    BlackBox("BFGS"),
-    BlackBox(stays_put),
-]
+def gives_up(objective, start, tolerance):
+    raise ConvergenceError("No point was found.")
+
+
+SMOOTH_SOLVERS = [Newton(), LBFGS(), BlackBox("L-BFGS-B"), BlackBox("BFGS"), BlackBox(stays_put)]
 
 
 def exact_norm(objective, point):
@@ -96,23 +77,14 @@ KINKED_PROBLEMS = {
 
 
 @pytest.mark.parametrize(
-    ("solver", "gap"),
-    [
-        (Envelope(), 1e-7),
-        (Envelope(LBFGS()), 1e-3),
-        (Subgradient(), 2e-3),
-        (StochasticSubgradient(), 2e-3),
-        (BlackBox("L-BFGS-B"), 1e-6),
-        (BlackBox(Subgradient(max_iterations=20)), 1e-5),
-    ],
-    ids=repr,
+    ("solver", "gap"), [(Envelope(), 1e-7), (BlackBox("L-BFGS-B"), 1e-6), (BlackBox(gives_up), 1e-5)], ids=repr
 )
 @pytest.mark.parametrize("problem", KINKED_PROBLEMS)
 def test_kinked_matrix(solver, gap, problem):
     objective = KINKED_PROBLEMS[problem]()
     tolerance = math.sqrt(2 * objective.alpha * gap)
     if isinstance(solver, BlackBox) and solver.method != "L-BFGS-B":
-        # A method that gives up: its error is the user's to see when called directly.
+        # Its error is the user's to see when called directly.
         with pytest.raises(ConvergenceError):
             solver.solve(objective, np.zeros(objective.dim), tolerance)
         return
@@ -136,139 +108,16 @@ def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
         assert certified_gap(objective, point, smoothness) >= excess - 1e-14
 
 
-def test_subgradient_meets_its_stated_rate():
-    """After t steps the certified gap is at most 8 L^2 / (alpha (t + 1))."""
-    for build in KINKED_PROBLEMS.values():
-        objective = build()
-        for power in (4, 6, 8):
-            stated = 8 * (objective.gradient_bound + np.linalg.norm(objective.linear)) ** 2
-            stated /= objective.alpha * (2**power + 1)
-            tolerance = math.sqrt(2 * objective.alpha * stated)
-            found = Subgradient(max_iterations=2**power).solve(objective, np.zeros(objective.dim), tolerance)
-            assert found.gap <= stated
-
-
-def test_projected_gradient_solves_the_constrained_problem():
-    objective = objective_of(Logistic(), alpha=0.01)
-    free = Newton().solve(objective, np.zeros(objective.dim), 1e-9).point
-    radius = 0.5 * float(np.linalg.norm(free))
-    tolerance = 1e-9
-    solution = AcceleratedGradient(radius=radius).solve(objective, 5 * np.ones(objective.dim), tolerance)
-    point = solution.point
-    assert np.linalg.norm(point) <= radius
-    assert solution.gradient_norm <= tolerance
-    # The variational inequality: no feasible direction descends by more than the tolerance.
-    gradient = objective.gradient(point)
-    rng = np.random.default_rng(0)
-    others = rng.standard_normal((2000, objective.dim))
-    others *= radius / np.linalg.norm(others, axis=1)[:, None]
-    directions = others - point
-    slopes = directions @ gradient / np.linalg.norm(directions, axis=1)
-    assert slopes.min() >= -1e-7
-    loose = AcceleratedGradient(radius=10 * radius).solve(objective, np.zeros(4), tolerance)
-    np.testing.assert_allclose(loose.point, free, atol=1e-6)
-
-
-def saddle(strong_convexity, strong_concavity, seed=0):
-    rng = np.random.default_rng(seed)
-    A, B = (rng.standard_normal((k, k)) for k in (4, 5))
-    A = A @ A.T / 8 + strong_convexity * np.eye(4)
-    B = B @ B.T / 8 + strong_concavity * np.eye(5)
-    C, a, c = rng.standard_normal((4, 5)), rng.standard_normal(4), rng.standard_normal(5)
-    smoothness = float(np.linalg.norm(np.block([[A, C], [C.T, -B]]), 2))
-    problem = SaddleProblem(
-        4,
-        5,
-        lambda w, v: A @ w + C @ v + a,
-        lambda w, v: C.T @ w - B @ v + c,
-        strong_convexity,
-        strong_concavity,
-        smoothness,
-    )
-    return problem, A + C @ np.linalg.solve(B, C.T), a + C @ np.linalg.solve(B, c)
-
-
-@pytest.mark.parametrize(("convexity", "concavity"), [(1.0, 1.0), (0.05, 1.0), (1.0, 0.05)])
-def test_minimax_on_quadratics(convexity, concavity):
-    problem, hessian, linear = saddle(convexity, concavity)
-    solution = MinimaxProximalPoint().solve(problem, np.ones(4), 1e-8)
-    true_norm = np.linalg.norm(hessian @ solution.point + linear)
-    assert true_norm <= solution.gradient_norm <= 1e-8
-
-
-def test_minimax_against_an_adversary_in_a_ball():
-    """Robust logistic regression, where the inner maximum over the ball is known in closed form."""
-    rng = np.random.default_rng(3)
-    n, d, alpha, radius, concavity = 40, 3, 0.1, 0.3, 0.5
-    X, y = rng.uniform(-1, 1, (n, d)), rng.choice([-1.0, 1.0], n)
-
-    def parts(w, v):
-        shifted = X + v.reshape(n, d)
-        margin = y * (shifted @ w)
-        return shifted, -y / (1 + np.exp(margin)) / n
-
-    def gradient_w(w, v):
-        shifted, slope = parts(w, v)
-        return slope @ shifted + alpha * w
-
-    def gradient_v(w, v):
-        _, slope = parts(w, v)
-        return (slope[:, None] * w).ravel() - concavity * v
-
-    def project(v):
-        blocks = v.reshape(n, d)
-        lengths = np.maximum(np.linalg.norm(blocks, axis=1), 1e-300)
-        return (blocks * np.minimum(1, radius / lengths)[:, None]).ravel()
-
-    # Convex in v through the loss, at most |w|^2 / (4 n): the quadratic makes it concave.
-    problem = SaddleProblem(d, n * d, gradient_w, gradient_v, alpha, concavity - 0.1, 2.0, project)
-    solution = MinimaxProximalPoint().solve(problem, np.zeros(d), 1e-7)
-
-    def maximum(w):
-        v = np.zeros(n * d)
-        for _ in range(400):
-            v = project(v + gradient_v(w, v) / 0.6)
-        shifted = X + v.reshape(n, d)
-        losses = np.log1p(np.exp(-y * (shifted @ w)))
-        return losses.mean() + alpha / 2 * w @ w - concavity / 2 * v @ v
-
-    step = 1e-5
-    numeric = [
-        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step) for e in np.eye(d)
-    ]
-    assert np.linalg.norm(numeric) <= 1e-6
-    assert maximum(solution.point) < maximum(np.zeros(d))
-
-
-def test_unreachable_tolerances_raise():
-    objective = objective_of(Logistic())
-    start = np.zeros(objective.dim)
-    with pytest.raises(ConvergenceError, match="200 steps"):
-        AcceleratedGradient(max_iterations=200, restart=False).solve(objective_of(Logistic(), alpha=1e-6), start, 1e-12)
-    with pytest.raises(ConvergenceError, match="2 epochs"):
-        Katyusha(max_epochs=2).solve(objective, start, 1e-10)
-    for solver in (Subgradient(20), StochasticSubgradient(max_iterations=20)):
-        with pytest.raises(ConvergenceError, match="limit of steps"):
-            solver.solve(objective_of(Pinball(0.5)), start, 1e-4)
-
-
 def test_capability_errors_name_what_is_missing():
     kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
     with pytest.raises(ValueError, match="needs a smooth loss"):
-        AcceleratedGradient().solve(kinked, start, 1e-3)
-    with pytest.raises(ValueError, match="needs a smooth loss"):
-        Katyusha().solve(kinked, start, 1e-3)
+        Newton().solve(kinked, start, 1e-3)
     with pytest.raises(TypeError, match="piecewise-linear"):
         Envelope().solve(objective_of(Logistic()), start, 1e-3)
     with pytest.raises(TypeError, match="'method' parameter of BlackBox"):
         BlackBox(3).solve(kinked, start, 1e-3)
-    for solver in (Envelope(), Subgradient(), StochasticSubgradient()):
-        with pytest.raises(ValueError, match="alpha > 0"):
-            solver.solve(objective_of(Pinball(0.5), alpha=0.0), start, 1e-3)
-    with pytest.raises(ValueError, match="'radius' parameter"):
-        AcceleratedGradient(radius=0.0).solve(objective_of(Logistic()), start, 1e-3)
-    with pytest.raises(ValueError, match="'strong_concavity' parameter"):
-        SaddleProblem(1, 1, lambda w, v: w, lambda w, v: v, 1.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="alpha > 0"):
+        Envelope().solve(objective_of(Pinball(0.5), alpha=0.0), start, 1e-3)
 
 
 def test_certify_point_refuses_what_is_not_a_minimiser():
@@ -289,19 +138,3 @@ def test_black_box_recovers_from_nonsense(answer):
     objective = objective_of(Logistic())
     solver = BlackBox(lambda objective, start, tolerance: answer)
     assert solver.solve(objective, np.zeros(4), 1e-9).gradient_norm <= 1e-9
-
-
-@pytest.mark.parametrize("loss", [Pinball(0.7), Logistic()])
-def test_compiled_subgradient_steps_are_the_plain_ones(loss, monkeypatch):
-    """A loss of the user's own takes steps that are not compiled: the same ones."""
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (200, 2)), np.sign(rng.normal(size=200))
-    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1, 1), 2.0))
-    objective = EmpiricalObjective(rows, loss, 0.3)
-    points = []
-    for known in (True, False):
-        if not known:
-            monkeypatch.setattr("dpconvex.smoothing.compiled_slopes.compile_slope", lambda loss: None)
-        found = StochasticSubgradient().solve(objective, np.zeros(3), 0.05)
-        points.append(found.point)
-    assert points[0] == pytest.approx(points[1], abs=1e-9)

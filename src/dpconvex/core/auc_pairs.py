@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.core.private_rows import PrivateAnswers, private_finite_numbers, private_positive_number
-from dpconvex.core.queries import pack_query_matrix, symmetric_entries, unpack_query_matrix
+from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.core.row_coordinates import row_norms, shorten_rows
 from dpconvex.engine.block_products import transform_block
 from dpconvex.engine.rows import Sums
@@ -110,7 +110,7 @@ class PrivatePairs:
     def second_moments(self, name: str, centre: ArrayLike, radius: float) -> Array:
         """Return ``sum_i u_i u_i^T`` over AUC pairs' rows u, centred and no longer than 1 radius, plus noise."""
         size = self.bounds.n_features
-        term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
+        term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2, record_bound=1)
         point, radius = private_finite_numbers(centre, size), private_positive_number(radius)
 
         def part(block: Array, y: Array, w: Array) -> Sums:

@@ -36,7 +36,7 @@ from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.summation import block_rows
 from dpconvex.losses.pointwise import Loss, PointwiseLoss
 from dpconvex.objectives.empirical import EmpiricalObjective, empirical_with_clamped_targets
-from dpconvex.objectives.objective import LinearlyPerturbableObjective, Objective
+from dpconvex.objectives.objective import ExtendedObjective, Objective
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_phase_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificate import Certificate, CertificateError
@@ -137,7 +137,7 @@ def exact_minimiser(
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
     if tilt is not None:
-        clamped = cast(LinearlyPerturbableObjective, clamped).with_linear(tilt)
+        clamped = cast(ExtendedObjective, clamped).with_linear(tilt)
     return certified_minimiser(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 
@@ -218,15 +218,14 @@ def phase_minimiser(
     return certified_minimiser(None, problem, start, tolerance)
 
 
-def check_minimised_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
+def check_minimised_objective(objective: object, certificate: Certificate) -> None:
     """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
 
     Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
     relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
-    ``replaced`` are facts that the bounds do not state, such as a number of targets.
     """
     bounds, given = certificate.bounds, certificate.parameters
-    stated = {**bounds.objective_facts(), **replaced}
+    stated = bounds.objective_facts()
     if LONGEST in given:  # rows come in public units; the bounds are in units of a length that is found first
         stated |= {"row_norm": given[LONGEST], "diameter": given[WIDEST]}
     found: Facts | None = getattr(objective, "public_facts", None)
@@ -237,24 +236,22 @@ def check_minimised_objective(objective: object, certificate: Certificate, **rep
         )
     found = {"diameter": stated.get("diameter"), **found}
     if bounds.neighbors == "replace_one":
-        counted = getattr(objective, "n_records", getattr(objective, "n_rows", None))
-        stated["n_records"], found["n_records"] = bounds.n_samples, counted
+        counted = "n_records" if hasattr(type(objective), "n_records") else "n_rows"
+        stated["n_records"], found["n_records"] = bounds.n_samples, getattr(objective, counted, None)
     for name, value in stated.items():
         own = found.get(name)
-        if not _check_minimised_matches(value, own):
+        if isinstance(value, bool) or isinstance(own, bool):
+            alike = value is own
+        elif isinstance(value, (int, float)) and isinstance(own, (int, float)):
+            alike = math.isclose(value, own, rel_tol=1e-12)
+        else:
+            alike = value is own or bool(describe(value) == describe(own))
+        if not alike:
             raise ValueError(
                 f"The objective given to a release must be that of its certificate. It has {name}={own!r}, but the "
                 f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
                 "be released."
             )
-
-
-def _check_minimised_matches(stated: object, found: object) -> bool:
-    if isinstance(stated, bool) or isinstance(found, bool):
-        return stated is found
-    if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
-        return math.isclose(stated, found, rel_tol=1e-12)
-    return stated is found or bool(describe(stated) == describe(found))
 
 
 def mean_minimiser_of_pass(

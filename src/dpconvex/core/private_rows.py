@@ -44,7 +44,6 @@ from dpconvex.core.queries import (
     registered_query_loss,
     registered_query_slope,
     registered_query_slopes,
-    symmetric_entries,
     unpack_query_matrix,
 )
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
@@ -114,7 +113,6 @@ class PrivateAnswers:
 
 
 Method = TypeVar("Method", bound=Callable[..., object])
-Made = TypeVar("Made")
 
 
 def _one_private_answer(method: Method) -> Method:
@@ -122,7 +120,7 @@ def _one_private_answer(method: Method) -> Method:
 
     @functools.wraps(method)
     def answer(self: PrivateRows, *asked: object, **more: object) -> object:
-        with self._cache.lock, np.errstate(all="ignore"), warnings.catch_warnings():
+        with self._lock, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return method(self, *asked, **more)
 
@@ -148,7 +146,9 @@ class PrivateRows:
         self._targets, self._rows = tuple(targets), targets[0]
         self._size: int | None = None  # of a part
         self._lead = int(self.bounds.fit_intercept)
-        self._cache = _PrivateRowCache()
+        self._lock = threading.RLock()  # one question at a time
+        # By slot, the last question of its kind and what may serve the next: coordinates, weights, a counter, a part.
+        self._kept: dict[object, tuple[object, Any]] = {}
 
     def target(self, number: int) -> PrivateRows:
         """Return the handle on the same rows with another of their targets."""
@@ -160,6 +160,11 @@ class PrivateRows:
             raise CertificateError("Which rows are a part of them is public only where their number is.")
         rows = int(rows)
         return self if rows >= self.bounds.n_samples else self._view(self._rows, rows)
+
+    def _held(self, slot: object, key: object) -> Any:
+        """Return what private rows have kept for a key, in its slot until another one is asked for, or None."""
+        kept = self._kept.get(slot)
+        return kept[1] if kept is not None and kept[0] == key else None
 
     def _view(self, rows: Rows, size: int | None) -> PrivateRows:
         other = object.__new__(PrivateRows)
@@ -179,18 +184,25 @@ class PrivateRows:
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
         # Only where rows may be ignored is the rounding of a centred count paid for.
         level = min(max(_number(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
-        exact = self._counter(statistic, level)(_number(point))
+        frame, theta = statistic.coordinates, statistic.theta
+        key = (
+            *(statistic.name, float(statistic.centre), repr(statistic.loss), level, id(self._rows), self._size),
+            None if theta is None else np.array(theta, np.float64).tobytes(),
+            None if frame is None else _key(self._checked(frame)),
+        )
+        counter = self._held("counter", key)  # values are computed once for several points
+        if counter is None:
+            self._kept.pop("counter", None)  # its values are freed before others are computed
+            rows, value = self._valued(statistic)
+            counter = rows.counter(value, level)
+            self._kept["counter"] = key, counter
+        exact = counter(_number(point))
         if term.query == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
         vector = np.zeros(term.dimension)
         vector[0] = unit * exact
         return float(self._answers.release(term, vector)[0]) / unit
-
-    def count_std(self, name: str) -> float:
-        """Return the standard deviation of the noise of :meth:`count`."""
-        term = self.terms[name]
-        return term.scale if term.query == "count" else term.scale / self._count_unit(term)
 
     def _count_unit(self, term: CertifiedNoise) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
@@ -204,12 +216,13 @@ class PrivateRows:
         inner = np.unique(private_finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
+        self._kept.pop("counter", None)  # its memory is needed
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             found = np.searchsorted(inner, value(y, w), side="right")
             if by_label:
-                found = found + bins * (y > 0)
+                np.add(found, bins, out=found, where=y > 0)
             return (np.asarray(np.bincount(found, v, minlength=term.dimension), np.float64),)
 
         (exact,) = rows.sum_targets(part)
@@ -227,15 +240,15 @@ class PrivateRows:
         lead, columns, rows = self._lead, self.bounds.n_features, self._own_rows
         term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
-        @block_by_nonzeros(lambda rows: (rows.octave_counts(bins, top).ravel(),))
-        def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+        def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
             from dpconvex.engine.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
-            count_dense_octaves(block, _row_weights(w, v), lead, top, counts)
+            present = np.asarray(w > 0, dtype=np.float64)  # the influence weight of ignored rows is 0
+            count_dense_octaves(block, present * v, lead, top, counts)
             return (counts.ravel(),)
 
-        (exact,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
+        (exact,) = rows.sum_weighted(block_by_nonzeros(part, lambda rows: (rows.octave_counts(bins, top).ravel(),)))
         return self._answers.release(term, exact).reshape(columns, bins)
 
     @_one_private_answer
@@ -276,7 +289,7 @@ class PrivateRows:
             raise ValueError(f"The question needs coefficients of shape {(loss.margins, size)} and an intercept.")
         term = self._answers.claim(name, ("vector",), loss.coefficients(size))
         lifted = _LiftedSlopes(slopes, private_positive_number(term.record_bound * unit))
-        (total,) = self._measured(frame).combine(np.ascontiguousarray(points.T), lifted)
+        (total,) = self._weighted(frame).combine(np.ascontiguousarray(points.T), lifted)
         sums = [frame.transform_sum(each) for each in (total if separate else total[-1:])]
         # A row's constant is 1: sums of slopes are in its column.
         exact = np.array(sums) if separate else np.concatenate([total[:-1, 0], sums[0][1:]])
@@ -298,9 +311,9 @@ class PrivateRows:
         """
         frame, radius = self._checked(coordinates), private_positive_number(radius)
         size = self.bounds.dimension
-        term = self._answers.claim(name, ("second moments",), symmetric_entries(size), record_bound=1)
+        term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2, record_bound=1)
         if factor is None:
-            exact = _private_moment_sums(self._measured(frame), frame, radius)
+            exact = _private_moment_sums(self._weighted(frame), frame, radius)
         else:
             factor = registered_query_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
@@ -331,7 +344,13 @@ class PrivateRows:
         rows, size = self._rows, self._size
         if size is None:
             return rows
-        return self._cache.last(("part", id(rows)), size, lambda: rows.part(size))
+        part = self._held(("part", id(rows)), size)
+        if part is None:
+            for other in (("part", id(rows)), "weights of a part"):  # freed before another part takes the place of one
+                self._kept.pop(other, None)
+            part = rows.part(size)
+            self._kept["part", id(rows)] = size, part
+        return cast(Rows, part)
 
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which private rows' sums keep their digits; raise for others."""
@@ -345,38 +364,43 @@ class PrivateRows:
         public = public and self.bounds.rows_per_person == 1
         slack = min(max(float(coordinates.norm_slack), 0.0), 1.0) if public else 0.0
         own = Coordinates(matrix, self._lead, slack, abs(_number(coordinates.constant_norm)))
-
-        def check() -> Coordinates:
+        key = _key(own)
+        checked = self._held("coordinates", key)
+        if checked is None:
             if not coordinate_cancellation(matrix) <= largest_query_cancellation(self.bounds):
                 raise ValueError("In these coordinates sums of rows would lose their digits.")
-            return own
+            self._kept["coordinates"] = key, own
+        return own if checked is None else cast(Coordinates, checked)
 
-        return self._cache.last("coordinates", _key(own), check)
+    def _weighted(self, frame: Coordinates, weighting: str | None = None, limit: float = 1.0) -> Rows:
+        """Return rows with weights by their norm in the frame in the weight slot, or with the norms, read as ``w``.
 
-    def _measured(self, frame: Coordinates) -> Rows:
-        """Return rows with their norms in the frame in the weight slot, read as ``w``; row weights v stay."""
-        norms = RowNorms(frame)
-        return self._reweighted(("norm", *_key(frame)), lambda view: view._own_rows.reweighted(norms))
-
-    def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
-        """Return rows with ``min(1, limit / norm)``, its square or ``limit / norm`` by weighting in the weight slot."""
-        weights = _PrivateRowWeights(weighting, limit)
-        key = (weighting, limit, *_key(frame))
-        return self._reweighted(key, lambda view: view._measured(frame).rescaled(weights))
-
-    def _reweighted(self, key: tuple[object, ...], make: Callable[[PrivateRows], Rows]) -> Rows:
-        """Return the private rows of this view with other weights, made once for all rows of the first target.
-
-        Where a part alone is asked for, its weights are made: those of all rows would take longer.
+        ``min(1, limit / norm)``, its square or ``limit / norm`` by the weighting; row weights v stay. They are made
+        once for all rows of the first target. Where a part alone is asked for, its weights are made: those of all rows
+        would take longer.
         """
-        view = id(self._rows), self._size
-        if self._size is not None and not self._cache.holds("weights", key):
-            return self._cache.last("weights of a part", (*key, *view), lambda: make(self))
-
-        def weigh() -> tuple[Rows, dict[tuple[int, int | None], Rows]]:
-            return make(self.target(0)), {}
-
-        whole, views = self._cache.last("weights", key, weigh)
+        key: tuple[object, ...] = (weighting, limit, *_key(frame))
+        view, slot = (id(self._rows), self._size), "weights"
+        made = self._held(slot, key)
+        alone = self._size is not None and made is None
+        if alone:
+            slot, key = "weights of a part", (*key, *view)
+            made = self._held(slot, key)
+        if made is None:
+            whole_first = self._size is None and self._rows is self._targets[0]
+            source = self if alone or whole_first else self._view(self._targets[0], None)
+            weights = None if weighting is None else _PrivateRowWeights(weighting, limit)
+            norms: tuple[object, ...] = (None, 1.0, *_key(frame))
+            if not alone:  # what belongs to a part is needed no more, and memory is
+                for other in set(self._kept) - {"coordinates", "weights"}:
+                    del self._kept[other]
+            if weights and (self._held("weights", norms) or self._held("weights of a part", (*norms, *view))):
+                rows = source._weighted(frame).rescaled(weights)
+            else:
+                rows = source._own_rows.reweighted(RowNorms(frame, weights or np.asarray))
+            made = rows, {view: rows} if alone else {}
+            self._kept[slot] = key, made
+        whole, views = cast(tuple[Rows, dict[tuple[int, int | None], Rows]], made)
         if view not in views:
             rows = whole
             if self._rows is not self._targets[0]:
@@ -397,7 +421,7 @@ class PrivateRows:
             if statistic.coordinates is None:
                 raise ValueError("Lengths need coordinates.")
             frame = self._checked(statistic.coordinates)
-            return self._measured(frame), lambda y, w: np.log2(w)
+            return self._weighted(frame), lambda y, w: np.log2(w)
         theta = private_finite_numbers(statistic.theta, self.bounds.dimension)
         rows = self._own_rows.predicted(theta)  # with margins z in the weight slot
         if name == "residual":
@@ -409,21 +433,6 @@ class PrivateRows:
                 raise ValueError("Slopes need a loss.")
             return rows, registered_query_loss(statistic.loss, self.bounds.loss).gradient
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
-
-    def _counter(self, statistic: QueryStatistic, level: float) -> Callable[[float], float]:
-        """Return the function of a point that counts private rows below it; values are computed once for several."""
-        frame = statistic.coordinates
-        theta = None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes()
-        coordinates = None if frame is None else _key(self._checked(frame))
-        own = id(self._rows), self._size, level, repr(statistic.loss)
-        key = statistic.name, float(statistic.centre), theta, coordinates, *own
-
-        def make() -> Callable[[float], float]:
-            rows, value = self._valued(statistic)
-            return rows.counter(value, level)
-
-        self._cache.free_unless("counter", key)  # its values are freed before others are computed
-        return self._cache.last("counter", key, make)
 
 
 @dataclass(frozen=True)
@@ -478,32 +487,6 @@ def _key(frame: Coordinates) -> tuple[bytes, float, float]:
     return frame.matrix.tobytes(), frame.norm_slack, frame.constant_norm
 
 
-class _PrivateRowCache:
-    """Results for the last question that may serve the next: coordinates, weights of rows, a counter, parts of rows."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._last: dict[object, tuple[object, Any]] = {}
-
-    def holds(self, slot: object, key: object) -> bool:
-        """Return whether a slot holds the result of this key."""
-        return slot in self._last and self._last[slot][0] == key
-
-    def free_unless(self, slot: object, key: object) -> None:
-        """Free a slot that holds the result of another key."""
-        if not self.holds(slot, key):
-            self._last.pop(slot, None)
-
-    def last(self, slot: object, key: object, make: Callable[[], Made]) -> Made:
-        """Return the result that a private row cache has for a key, in its slot until another one is asked for."""
-        if not self.holds(slot, key):
-            made = make()
-            if slot == "weights":  # of all rows: those of a part are needed no more
-                self._last.pop("weights of a part", None)
-            self._last[slot] = key, made
-        return cast(Made, self._last[slot][1])
-
-
 def _number(value: float) -> float:
     """Return a number, never NaN."""
     return float(np.nan_to_num(float(value), nan=0.0, posinf=np.inf, neginf=-np.inf))
@@ -527,25 +510,21 @@ def private_finite_numbers(values: ArrayLike | None, size: int | None = None) ->
     return np.clip(np.nan_to_num(copied, nan=0.0), -_LARGEST, _LARGEST)
 
 
-def _row_weights(w: Array, v: Array | None) -> Array:
-    """Return the weights of rows in sums, or 1: those of ignored rows, whose influence weight is 0, are 0."""
-    present = np.asarray(w > 0, dtype=np.float64)
-    return present if v is None else present * v
-
-
 def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the weighted sum of ``u u^T`` of transformed rows ``u = (1, x) / radius``, shortened to length 1."""
 
-    @block_by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+    def by_nonzeros(rows: Any) -> tuple[Any]:
+        return (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),)
+
+    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
         shortened = frame.transform(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = row_norms(shortened, 0.0 if frame.lead else frame.constant_norm)
         factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
-        shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
+        shortened *= (factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum_weighted(part) if measured.has_row_weights else measured.sum(part)
+    (sums,) = measured.sum_weighted(block_by_nonzeros(part, by_nonzeros))
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.diagonal is None else frame.diagonal
         return sums.mapped(matrix, measured.n_rows)
@@ -558,14 +537,14 @@ def _private_product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.
     """
 
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
         factors = np.nan_to_num(factor(y, block_margins(block, theta), w))
         vectors = frame.transform(block)
         factors = np.minimum(np.abs(factors) / radius, 1 / row_norms(vectors))
-        vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
+        vectors *= (factors * np.sqrt(v))[:, None]
         return (vectors.T @ vectors,)
 
-    (total,) = rows.sum_weighted(part) if rows.has_row_weights else rows.sum(part)
+    (total,) = rows.sum_weighted(part)
     return np.asarray(total)
 
 

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine.block_products import limit_slopes
+from dpconvex.engine.summation import MANY_ROWS, most_summed_rows, relative_rounding_error, summation_rounding_error
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold, Tweedie
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
@@ -38,13 +39,7 @@ from dpconvex.privacy.certificate import (
     compose_certified_pure,
 )
 from dpconvex.privacy.description import describe, rebuild_description
-from dpconvex.privacy.guarantees import compose_guarantee
-from dpconvex.privacy.rounding_errors import (
-    MANY_ROWS,
-    most_summed_rows,
-    relative_rounding_error,
-    summation_rounding_error,
-)
+from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.types import Array
@@ -98,7 +93,7 @@ class Query:
 
     Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label, the matrices of the
     labels stacked, the same holds without the last term. Rounding: two computed sums err everywhere, see
-    :func:`largest_query_cancellation` and :func:`dpconvex.privacy.rounding_errors.summation_rounding_error`.
+    :func:`largest_query_cancellation` and :func:`dpconvex.engine.summation.summation_rounding_error`.
 
     Examples
     --------
@@ -126,14 +121,9 @@ class Query:
             raise ValueError(f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead.")
 
     @classmethod
-    def histograms(cls, bins: int, columns: int = 1) -> Query:
-        """Return the query of a histogram of so many bins for each of some columns."""
-        return cls("histogram", columns, bins * columns)
-
-    @classmethod
     def moments(cls, size: int) -> Query:
         """Return the query of second moments of vectors of this size and of norm at most 1."""
-        return cls("second moments", 1.0, symmetric_entries(size))
+        return cls("second moments", 1.0, size * (size + 1) // 2)  # entries of a symmetric matrix
 
     def sensitivity(self, bounds: Bounds) -> float:
         """Return the query's sensitivity: how far, in l2 norm, its sums over two neighbouring tables are apart."""
@@ -149,7 +139,9 @@ class Query:
             error = summation_rounding_error(size, bounds.dimension, self.bound**2, people=bounds.people)
             return many * math.sqrt(changed) * self.bound**2 + 2 * error
         size = bounds.dimension if self.kind == "vector" else 1
-        return many * changed * self.bound * (1 + query_rounding_share(bounds, size))
+        # A thousandth, or what cannot be avoided; blocks are as long as the size of what is added allows.
+        share = max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
+        return many * changed * self.bound * (1 + share)
 
     def term(self, bounds: Bounds, mu: float, uses: int = 1) -> CertifiedNoise:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
@@ -160,44 +152,27 @@ class Query:
         )
 
 
-def query_of(term: CertifiedNoise) -> Query:
-    """Return the query that a term of a certificate states."""
-    return Query(term.query, term.record_bound, term.dimension)
-
-
-def query_rounding_share(bounds: Bounds, size: int | None = None) -> float:
-    r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
-
-    A thousandth, or what cannot be avoided: see :func:`largest_query_cancellation`. The length of blocks depends on the
-    size of what is added: that of a row, or of one number.
-    """
-    return max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
-
-
 def largest_query_cancellation(bounds: Bounds) -> float:
     r"""Return how large ``K = || |M| |M^-1| ||`` may be for a map M that is applied to sums of vectors.
 
     A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and so
     does its product with M. A record adds ``x = M^-1 u`` with ``||u|| <= b``, so the terms' sizes, mapped by ``|M|``,
     have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
-    apart by twice that, which is at most a share r of ``c b`` for ``K <= r c / (2 n e)``: :func:`query_rounding_share`.
+    apart by twice that, which is at most a share r of ``c b``, that of :meth:`Query.sensitivity`, for ``K <= r c / (2 n
+    e)``.
     """
-    return query_rounding_share(bounds) * _allowed_query_cancellation(bounds)
+    allowed = _allowed_query_cancellation(bounds, bounds.dimension)
+    return max(_ROUNDING_SHARE, 1 / allowed) * allowed
 
 
-def _allowed_query_cancellation(bounds: Bounds, size: int | None = None) -> float:
+def _allowed_query_cancellation(bounds: Bounds, size: int) -> float:
     """Return ``c / (2 n e)`` for a query's sums, for every number of rows that rounding is paid for."""
     number = most_summed_rows(bounds.n_samples, bounds.neighbors)
     rows, additions = MANY_ROWS if bounds.people else number, None
     if isinstance(bounds, StructuredBounds):
         additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = relative_rounding_error(rows, bounds.dimension if size is None else size, additions)
+    error = relative_rounding_error(rows, size, additions)
     return bounds.changed_records / (2 * number * error)
-
-
-def symmetric_entries(size: int) -> int:
-    """Return how many numbers a symmetric matrix of this size has."""
-    return size * (size + 1) // 2
 
 
 def pack_query_matrix(matrix: Array) -> Array:
@@ -229,19 +204,13 @@ def prove_queries(certificate: Certificate) -> CertificateProof:
     if not terms:
         raise CertificateError("The certificate states no releases.")
     for name, term in terms:
-        query = query_of(term)
+        query = Query(term.query, term.record_bound, term.dimension)
         certificate.term(name, query.sensitivity(bounds), query.dimension, "sum", term.releases)
-    relation = bounds.neighbors.replace("_", "-")
-    laws = {term.distribution for _, term in terms}
-    if laws == {"l2-laplace"}:
-        pure = compose_certified_pure(term for _, term in terms)
-        return CertificateProof(
-            compose_guarantee(pure, certificate.problems), f"Composition of released sums, {relation}"
-        )
-    total = compose_certified_gaussian(term for _, term in terms)
-    return CertificateProof(
-        compose_guarantee(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}"
-    )
+    pure, problems = {term.distribution for _, term in terms} == {"l2-laplace"}, certificate.problems
+    total: Guarantee = (compose_certified_pure if pure else compose_certified_gaussian)(term for _, term in terms)
+    total = total if problems == 1 else compose_guarantee(total, problems)
+    theorem = f"{'C' if pure else 'Gaussian DP c'}omposition of released sums, {bounds.neighbors.replace('_', '-')}"
+    return CertificateProof(total, theorem)
 
 
 @dataclass(frozen=True)

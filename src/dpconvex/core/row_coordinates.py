@@ -7,6 +7,7 @@ last digit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
 
 UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
+_ULPS = 8 * 2.0**-52  # by this times the dimension computed norms are raised: none is shorter than the true one
 _POWERS = 20  # that bound a spectral norm
 _MOST_OUTSIDE = 0.25  # share of the directions outside the bulk up to which products are saved
 _ROUNDING = 1e-6  # relative: what bounds of norms are raised by, of which rounding may use a tenth
@@ -54,9 +56,13 @@ class Coordinates:
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
     @cached_property
-    def _columns(self) -> Array:
-        """The matrix column by column."""
-        return np.ascontiguousarray(self.matrix.T)
+    def _columns(self) -> tuple[Array, ...]:
+        """The matrix column by column; or what the constant adds, and the diagonal, where there is nothing else."""
+        constant, diagonal = self.matrix[:, 0] + 0.0, np.diagonal(self.matrix).copy()  # + 0.0: no negative zeros
+        diagonal[0] = 0.0
+        if self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:]):
+            return constant, diagonal
+        return (np.ascontiguousarray(self.matrix.T),)
 
     @property
     def constant(self) -> float:
@@ -68,7 +74,13 @@ class Coordinates:
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
-        return transform_block(block, self._columns, placed)
+        if len(self._columns) == 1:
+            return transform_block(block, *self._columns, placed)
+        from dpconvex.engine.dense_kernels import dense_shifted_products
+
+        constant, diagonal = self._columns
+        dense_shifted_products(np.ascontiguousarray(block, np.float64), constant, diagonal, placed)
+        return placed
 
     def norms(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound that stands for it."""
@@ -79,7 +91,7 @@ class Coordinates:
         slopes = self.diagonal[self.lead :]
         squares = _scaled_row_squares(block, self.lead, np.zeros(slopes.size), slopes)
         constant = self.constant if self.lead else self.constant_norm
-        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * _round_up(block.shape[1]))
+        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * (1 + _ULPS * block.shape[1]))
 
     def row_coefficients(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
@@ -92,33 +104,29 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class RowNorms:
-    """Norms in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
+    """Norms in given coordinates in place of weights, or what follows from them; infinite for rows of weight 0."""
 
     frame: Coordinates
+    follows: Callable[[Array], Array] = np.asarray
 
     def __call__(self, block: Array, w: Array) -> Array:
-        """Return the norms of a block of rows."""
-        return np.where(w == 0, np.inf, self.frame.norms(block))
+        """Return the norms of a block of rows, or what follows from them."""
+        return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
 
     def by_nonzeros(self, rows: SparseRows) -> Array:
-        """Return the norms of all rows."""
-        return rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
+        """Return the same of all rows."""
+        return self.follows(rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal))
 
 
 def row_norms(rows: Array, constant: float = 0.0) -> Array:
     """Return ``sqrt(constant^2 + ||u||^2)`` of transformed rows, rounded up."""
     squares = constant**2 + block_row_squares(rows) + UNDERFLOW
-    return np.asarray(np.sqrt(squares) * _round_up(rows.shape[1]))
+    return np.asarray(np.sqrt(squares) * (1 + _ULPS * rows.shape[1]))
 
 
 def shorten_rows(block: Array, radius: float) -> Array:
     """Return rows in units of the radius, no longer than 1."""
     return np.asarray(block / np.maximum(row_norms(block), radius)[:, None])
-
-
-def _round_up(dimension: int) -> float:
-    """Return by what factor computed norms are raised, so that none is shorter than the true one."""
-    return 1 + 8 * dimension * 2.0**-52
 
 
 def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:

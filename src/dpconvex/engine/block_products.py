@@ -26,14 +26,10 @@ def takes_sparse_blocks(function: Function) -> Function:
     return function
 
 
-def block_by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
+def block_by_nonzeros(function: Function, how: Callable[[Any], Any]) -> Function:
     """Say how sparse rows as a whole give what a function of blocks sums to: ``how(rows)``."""
-
-    def mark(function: Function) -> Function:
-        function.by_nonzeros = how  # type: ignore[attr-defined]
-        return function
-
-    return mark
+    function.by_nonzeros = how  # type: ignore[attr-defined]
+    return function
 
 
 def block_margins(block: Array, theta: Array) -> Array:
@@ -103,7 +99,7 @@ class CompensatedBlockSum:
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:
-        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.compensated_kernels import combine_dense_with_error
 
         self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
         combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)

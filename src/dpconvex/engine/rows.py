@@ -52,6 +52,11 @@ class SourceChangedError(EngineError):
         super().__init__(message)
 
 
+def is_partitioned(data: object) -> bool:
+    """Return whether data is a Dask collection, without importing Dask."""
+    return type(data).__module__.split(".")[0] == "dask"
+
+
 @dataclass(frozen=True)
 class RowMap:
     """Map raw rows to bounded rows ``x~ = (1, x)`` with influence weights, from public facts.

@@ -2,9 +2,14 @@
 
 Both follow from the shape of the data alone: results are bitwise the same for every number of threads, and no term
 passes through more additions than `most_summation_additions` says, on which bounds on rounding rest.
+
+Those bounds hold for every data set of so many rows. Two neighbouring data sets differ by one record, but the rounding
+errors of two sums differ everywhere. With error at most e in each, sums whose exact values are no more than
+``sensitivity`` apart are computed no more than ``sensitivity + 2 e`` apart.
 """
 
 import itertools
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,6 +20,14 @@ BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more c
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
 _SPARE = 16  # additions of a term beyond those counted, which certificates allow for
 _NEIGHBOURS = 64  # rows next to each other in a part of the rows
+UNIT = 2.0**-53
+# Roundings of one term before it is added: the shift, the scale and the shortening of a coordinate, the weight and the
+# slope of its record, and twice as many in reserve.
+_TERM = 12
+# Products below the range of floating-point numbers lose their digits: far less than this each.
+_UNDERFLOW = 1e-300
+# Rows that rounding is paid for where people are summed, whose number of rows is private: more than any machine reads.
+MANY_ROWS = 2**40
 
 
 def block_rows(dim: int) -> int:
@@ -44,7 +57,7 @@ def summation_additions(n_rows: int, dim: int) -> int:
 def most_summation_additions(n_rows: int, dim: int) -> int:
     """Return a bound on the same for this many rows in memory, or in partitions of any sizes."""
     # A partition's blocks, blocks in a run and runs; then groups of partitions.
-    return min(n_rows, block_rows(dim)) + _SPARE + 2 * sum_depth(n_rows) + 4
+    return min(n_rows, block_rows(dim)) + _SPARE + 2 * (n_rows - 1).bit_length() + 4
 
 
 def pairwise_summation(parts: Iterable[Sums | Partial]) -> Partial:
@@ -90,3 +103,46 @@ def _one_in_each(n_rows: int, parts: int, size: int) -> RowIndices:
     room = np.diff(edges) - size + 1
     drawn = np.random.default_rng(0).random(parts) * room
     return np.asarray(edges[:-1] + drawn.astype(np.int64))
+
+
+def most_summed_rows(n_samples: int, neighbors: str) -> int:
+    """Return for how many rows rounding is paid: ten times a nominal number, at least 2 million, if it is private."""
+    return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
+
+
+def summation_rounding_error(
+    n_rows: int, dimension: int, largest_term: float, additions: int | None = None, people: bool = False
+) -> float:
+    r"""Bound the norm of the rounding error of a sum over rows.
+
+    A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
+    pairwise over blocks, runs and partitions (`most_summation_additions`). The computed sum
+    is the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
+    2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
+
+    ``largest_term`` bounds the norm of one record's contribution, and ``dimension`` is the length of a mapped row, on
+    which the length of blocks depends. ``additions`` are those that a term passes through at most, where sums are not
+    formed by the engine. With ``people``, ``n_rows`` counts people whose rows have weight 1 together: terms are as
+    large together, but there may be ``MANY_ROWS`` of them.
+
+    Privacy: contributions are what the sum adds, multiples ``m_i x_i`` of rows with ``m_i`` as computed. How accurate
+    ``m_i`` is does not matter to a sensitivity, as long as it follows from the record and public numbers and keeps
+    its bound.
+    """
+    terms = MANY_ROWS if people else n_rows
+    relative = relative_rounding_error(terms, dimension, additions, mapped=False)
+    return n_rows * relative * largest_term + terms * math.sqrt(dimension) * _UNDERFLOW
+
+
+def relative_rounding_error(n_rows: int, dimension: int, additions: int | None = None, mapped: bool = True) -> float:
+    """Bound the error of a sum over rows, and of its product with a matrix if `mapped`, relative to the terms' norms.
+
+    ``k u / (1 - k u)`` for the k roundings of a term, rounded up; infinite where no digits are left. Norms are those of
+    rows that were mapped by the same matrix, and err as their products do. `additions` are those that a term passes
+    through at most, where sums are not formed by the engine.
+    """
+    added = most_summation_additions(n_rows, dimension) if additions is None else additions
+    roundings = added + _TERM + (2 * (dimension + 1) if mapped else 0)
+    if roundings * UNIT > 0.5:
+        return math.inf
+    return roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)

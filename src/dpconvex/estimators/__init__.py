@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from dpconvex.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.estimators.auc import DPAUCClassifier
-    from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+    from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression, DPOrdinalRegression
     from dpconvex.estimators.linear import DPLinearRegression
-    from dpconvex.estimators.ordinal import DPOrdinalRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
+    from dpconvex.estimators.ranking import DPAUCClassifier, DPTopRankClassifier
     from dpconvex.estimators.rates import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
     from dpconvex.estimators.survival import DPDiscreteHazard
@@ -19,25 +18,23 @@ if TYPE_CHECKING:
         DPTiltedClassifier,
         DPTiltedRegressor,
     )
-    from dpconvex.estimators.top_rank import DPTopRankClassifier
     from dpconvex.models.model_file import ModelFileError, load_model, save_model
 else:
+    _TILTED_AND_ROBUST = ("RobustClassifier", "RobustRegressor", "TiltedClassifier", "TiltedRegressor")
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "DPAUCClassifier": "auc", "DPBowl": "structured", "DPDiscreteHazard": "survival",
-            "DPGammaRegressor": "rates", "DPL1Link": "structured",
-            "DPLinearRegression": "linear", "DPLinearSVC": "classification", "DPLogisticRegression": "classification",
-            "DPMedian": "structured", "DPNewsvendor": "quantile_and_newsvendor", "DPOrdinalRegression": "ordinal",
-            "DPPiecewiseLinear": "structured",
-            "DPPoissonRegressor": "rates", "DPTweedieRegressor": "rates",
-            "DPQuantileRegressor": "quantile_and_newsvendor", "DPRobustClassifier": "tilted_and_robust",
-            "DPRobustRegressor": "tilted_and_robust", "DPTiltedClassifier": "tilted_and_robust",
-            "DPTiltedRegressor": "tilted_and_robust", "DPTopRankClassifier": "top_rank",
-            "ModelFileError": ".models.model_file", "load_model": ".models.model_file",
-            "save_model": ".models.model_file",
+            **dict.fromkeys(("DPLinearSVC", "DPLogisticRegression", "DPOrdinalRegression"), "classification"),
+            **dict.fromkeys(("DPNewsvendor", "DPQuantileRegressor"), "quantile_and_newsvendor"),
+            **dict.fromkeys(("DPAUCClassifier", "DPTopRankClassifier"), "ranking"),
+            **dict.fromkeys(("DPGammaRegressor", "DPPoissonRegressor", "DPTweedieRegressor"), "rates"),
+            **dict.fromkeys(("DPBowl", "DPL1Link", "DPMedian", "DPPiecewiseLinear"), "structured"),
+            **dict.fromkeys((f"DP{name}" for name in _TILTED_AND_ROBUST), "tilted_and_robust"),
+            **dict.fromkeys(("ModelFileError", "load_model", "save_model"), ".models.model_file"),
+            "DPDiscreteHazard": "survival",
+            "DPLinearRegression": "linear",
         },
-    )  # fmt: skip
+    )
 
 __all__ = [
     "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",

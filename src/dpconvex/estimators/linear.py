@@ -26,19 +26,17 @@ from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
 from dpconvex.inputs.settings import (
     Fitted,
     check_optional_positive,
-    check_smooth_setting,
     invalid_rows_setting,
     least_rows,
     resolve_bounds_setting,
 )
-from dpconvex.inputs.training_data import as_numbers, map_training_rows, read_features, read_training
+from dpconvex.inputs.training_data import map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, SeveralMarginLoss, Squared, Tweedie
-from dpconvex.mechanisms import Mechanism, NoisyGradientDescent, OutputPerturbation, resolve_mechanism
+from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolve_mechanism
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.excess_and_prescriptions import linear_preset
-from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -102,14 +100,20 @@ class PrivateLinearModel(PrivateModel):
         facts = super()._public_facts(privacy_unit, n_features)
         features = resolve_bounds_setting("feature_bounds", self.feature_bounds, int(n_features), owner)
         row_norm = check_optional_positive("row_norm", self.row_norm, owner)
-        stated = None
+        parameters, low, high, stated = facts.parameters, -1.0, 1.0, None
+        if hasattr(self, "target_bounds"):  # a regression
+            target = resolve_bounds_setting("target_bounds", self.target_bounds, None, owner)
+            low, high = (low, high) if target is None else (float(target[0]), float(target[1]))
+            parameters = {**parameters, "target_bounds": None if target is None else [low, high]}
         if features is not None:  # one number where all columns share it
             sides = features[0].tolist(), features[1].tolist()
             stated = [side[0] if len(set(side)) == 1 else side for side in sides]
         return replace(
             facts,
-            parameters={"feature_bounds": stated, **facts.parameters},
-            mapping=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
+            parameters={"feature_bounds": stated, **parameters},
+            row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
+            target_shift=(low + high) / 2,
+            target_scale=2 / (high - low),
         )
 
     def _common_descent_plan(
@@ -126,7 +130,7 @@ class PrivateLinearModel(PrivateModel):
             )
         facts = self._public_facts(privacy_unit, n_features)
         bounds = facts.linear_bounds(loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0)
-        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         return self._certified_plan(facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters})
 
     def certify(
@@ -163,33 +167,47 @@ class PrivateLinearModel(PrivateModel):
 
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        return [self._objective(rows, plan.certificate) for rows in self._mapped_rows(X, targets, plan, weights)]
-
-    def _mapped_rows(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> list[Rows]:
-        """Return the mapped rows with each of the targets."""
-        owner, bounds = type(self).__name__, plan.certificate.bounds
-        weights = round_row_weights(weights, bounds, self._class_weights(targets))
-        return [map_training_rows(X, target, plan, owner, weights) for target in targets]
+    ) -> Sequence[Objective | list[Rows]]:
+        owner, certificate = type(self).__name__, plan.certificate
+        factors = None if getattr(self, "class_weight", None) is None else self._class_weights(targets)
+        if weights is not None or factors is not None:
+            weights = round_row_weights(weights, certificate.bounds, factors)
+        rows = [map_training_rows(X, target, plan, owner, weights) for target in targets]
+        if not isinstance(plan.mechanism, NoisyGradientDescent):
+            return [self._objective(each, certificate) for each in rows]
+        together = certificate.parameters["gradient"].get("targets", 1) > 1
+        return [rows] if together else [[each] for each in rows]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         """Return the weight of each row's class; None where all classes weigh the same."""
         return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the mean loss of the rows plus the penalty; the mechanism 'gradient' uses its rows alone."""
+        """Return the mean loss of the rows plus the penalty."""
         bounds = certificate.bounds
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
-        return X, [as_numbers(y)], X.shape
+        return X, [y], X.shape
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
-        self.coef_, self.intercept_ = self._in_user_units(coefficients, plan)
+        """Keep the linear coefficients and, with inference, their covariance in the user's units."""
+        several = isinstance(plan.certificate.parameters.get("quantile"), list)
+        found = list(np.atleast_2d(coefficients[0])) if several else coefficients
+        self.coef_, self.intercept_ = self._in_user_units(found, plan)
+        if isinstance(self, RegressorMixin) and not several and len(found) == 1:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        for record in self.released_.get("problems", [self.released_]) if self.inference else ():
+            covariance = record.pop("covariance", None)
+            if covariance is None:
+                continue
+            # The map to the user's units is affine: its matrix is what it does to unit vectors.
+            units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
+            rows = np.column_stack(self._in_user_units(list(units), plan))
+            jacobian = rows[1:] - rows[0]
+            record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
@@ -227,11 +245,6 @@ class PrivateLinearModel(PrivateModel):
         check_is_fitted(self)
         return linear_predictions(read_features(self, X), self.coef_.T, self.intercept_)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 @with_parameters
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
@@ -251,22 +264,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
-
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        facts = super()._public_facts(privacy_unit, n_features)
-        target = resolve_bounds_setting("target_bounds", self.target_bounds, None, type(self).__name__)
-        low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
-        return replace(
-            facts,
-            parameters={**facts.parameters, "target_bounds": None if target is None else [low, high]},
-            target_shift=(low + high) / 2,
-            target_scale=2 / (high - low),
-        )
-
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
-        super()._store(coefficients, plan)
-        if len(coefficients) == 1:
-            self.coef_, self.intercept_ = self.coef_[0], float(np.asarray(self.intercept_)[0])
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Return predictions for rows, used without clipping, in the target's units and of shape (n_samples,)."""
@@ -344,21 +341,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     inference: bool = False
     smooth: Sequence[tuple[int, int, float]] | None = None
 
-    def _certified_plan(
-        self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
-        row_map: RowMap | None = None,
-    ) -> MechanismPlan:  # fmt: skip
-        """Return the plan of a linear fit with its smooth curves, after checks."""
-        if self.smooth is not None:
-            curves = check_smooth_setting(self.smooth, facts.row_map.n_features, type(self).__name__)
-            if "gradient" not in parameters or self.inference:
-                raise ValueError(
-                    f"The 'smooth' parameter of {type(self).__name__} must be None with inference=True, and with other "
-                    "mechanisms than 'gradient'. Got curves instead. Leave them out, or take the default."
-                )
-            parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
-        return super()._certified_plan(facts, mechanism, bounds, parameters, row_map)
-
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         """Return what a linear model's certificate states beside its settings of intervals and curves."""
         return {
@@ -401,7 +383,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     ) -> MechanismPlan:
         """Return the plan of a private linear fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
-        bounds = replace(bounds, max_norm=mechanism.mapped(facts.row_map).max_norm)
+        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         settings = mechanism.settings(levels=levels)
         if loss.kind != "margin" and facts.parameters["target_bounds"] is None:
             settings["raw_target"] = True
@@ -435,19 +417,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             f"Intervals are not available: {n:,} rows and this budget leave too few records for {size} coefficients, "
             f"and nothing was charged. About {math.ceil(needed / mu):,} rows would do, or {budget}."
         )
-
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
-        """Keep the linear coefficients and, with inference, their covariance in the user's units."""
-        super()._store(coefficients, plan)
-        for record in self.released_.get("problems", [self.released_]):
-            covariance = record.pop("covariance", None)
-            if covariance is None:
-                continue
-            # The map to the user's units is affine: its matrix is what it does to unit vectors.
-            units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
-            rows = np.column_stack(self._in_user_units(list(units), plan))
-            jacobian = rows[1:] - rows[0]
-            record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
     def confidence_interval(self, level: float = 0.95) -> Array:
         """Return confidence intervals of the linear coefficients, for sampling and privacy noise together.

@@ -27,11 +27,13 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import MOST_FEATURES, check_count, parameter_error
 from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.inputs.people_and_weights import PersonUnit, read_row_weights, split_people
+from dpconvex.inputs.people_and_weights import PersonUnit, RowsOfPeople, read_row_weights, split_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     check_optional_positive,
+    check_smooth_setting,
     invalid_rows_setting,
     noise_source_setting,
     resolve_budget_setting,
@@ -68,36 +70,27 @@ class PublicModelFacts:
     parameters: Facts  # settings that the certificate states
     privacy_unit: PersonUnit
     ignored_rows: bool = False  # whether invalid rows are ignored
-    mapping: RowMap | None = None  # of rows to their bounds; records that are matrices have none
+    row_map: RowMap = None  # type: ignore[assignment]  # of rows to their bounds; records that are matrices have none
     target_shift: float = 0.0
     target_scale: float = 1.0
-
-    @property
-    def row_map(self) -> RowMap:
-        """The mapping of rows of a linear model."""
-        assert self.mapping is not None, "records are rows"
-        return self.mapping
-
-    @property
-    def max_norm(self) -> float:
-        """The norm of the longest row; without bounds rows are shortened to the influence bound."""
-        longest = self.row_map.max_norm
-        return longest if math.isfinite(longest) else self.row_map.row_norm
 
     def bounds_of(
         self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
     ) -> AnyBounds:
         """Return a private model's bounds, of this kind and with these facts of its own, for this loss."""
-        row_map = self.row_map
+        row_map, unit = self.row_map, self.privacy_unit
+        longest = row_map.max_norm
         return kind(
             n_samples=self.n_samples,
             n_features=row_map.n_features,
             loss=loss,
             row_norm=row_map.row_norm,
-            max_norm=self.max_norm,
+            max_norm=longest if math.isfinite(longest) else row_map.row_norm,  # else rows are shortened
             fit_intercept=row_map.fit_intercept,
             neighbors=neighbors,
-            **self.privacy_unit.facts(),
+            people=unit.people,
+            rows_per_person=unit.rows_each,
+            weighted_rows=unit.weighted,
             **own,
         )
 
@@ -107,7 +100,7 @@ class PublicModelFacts:
 
 
 def run_mechanism(
-    plan: MechanismPlan, objectives: Sequence[Objective], model: PrivateModel
+    plan: MechanismPlan, objectives: Sequence[Objective | list[Rows]], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
     """Run a private model's mechanism: return each problem's coefficients, in mapped units, and other releases.
 
@@ -126,8 +119,14 @@ def run_mechanism(
     found, all_released = [], []
     for objective in objectives:
         released: Facts = {}
-        with without_model_warnings(), _say_model_spent_budget():
-            theta = plan.mechanism.release(objective, certificate, noise, released)
+        try:
+            with without_model_warnings():
+                theta = plan.mechanism.release(objective, certificate, noise, released)
+        except EngineError as error:
+            raise type(error)(f"{error} {_SPENT}") from None
+        except BaseException as error:  # whoever interrupts a fit should know it, too
+            error.add_note(_SPENT)
+            raise
         if bound is not None:  # a projection of what was released: no privacy cost
             for each in theta if theta.ndim > 1 else [theta]:
                 each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
@@ -139,10 +138,12 @@ def run_mechanism(
 def charge_private_model(
     ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
 ) -> None:
-    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
-    if ledger is None:
-        _warn_of_uncharged_search()
-    else:
+    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy.
+
+    Without one, warn once where a search of scikit-learn's fits private models, and nothing counts its fits. The
+    functions that are running decide, in whatever thread or process: no data, and no estimator is looked into.
+    """
+    if ledger is not None:
         ledger.charge(
             certificate.guarantee,
             mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
@@ -151,17 +152,8 @@ def charge_private_model(
             neighbors=certificate.neighbors,
             unit=certificate.unit,
         )
-
-
-_SEARCHES_TOLD: list[str] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
-
-
-def _warn_of_uncharged_search() -> None:
-    """Warn once where a search of scikit-learn's fits private models, and no ledger counts its fits.
-
-    The functions that are running decide, in whatever thread or process: no data, and no estimator is looked into.
-    """
-    charging = sys._getframe(2)
+        return
+    charging = sys._getframe(1)
     frame, own = charging.f_back, charging.f_globals["__name__"]
     while frame is not None and not _SEARCHES_TOLD:
         module = str(frame.f_globals.get("__name__"))
@@ -174,24 +166,13 @@ def _warn_of_uncharged_search() -> None:
                 "result promises the sum of all of them. It also selects by scores without noise, which no budget "
                 "covers. Give the estimator a ledger, or choose with dpconvex.selection.DPSelect. Said once.",
                 PrivacyWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         frame = frame.f_back
 
 
+_SEARCHES_TOLD: list[str] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
 _SPENT = "The budget of this fit is spent: it was charged before noise was drawn, and another fit costs as much again."
-
-
-@contextmanager
-def _say_model_spent_budget() -> Iterator[None]:
-    """Say with every error that the budget is gone."""
-    try:
-        yield
-    except EngineError as error:
-        raise type(error)(f"{error} {_SPENT}") from None
-    except BaseException as error:  # whoever interrupts a fit should know it, too
-        error.add_note(_SPENT)
-        raise
 
 
 @contextmanager
@@ -312,13 +293,22 @@ class PrivateModel(BaseEstimator):
         parameters: Facts,
         row_map: RowMap | None = None,
     ) -> MechanismPlan:
-        """Return the plan of a private model's mechanism with these bounds and parameters."""
+        """Return the plan of a private model's mechanism with these bounds and parameters, and with smooth curves."""
+        smooth = getattr(self, "smooth", None)
+        if smooth is not None:
+            curves = check_smooth_setting(smooth, facts.row_map.n_features, type(self).__name__)
+            if "gradient" not in parameters or self.inference:
+                raise ValueError(
+                    f"The 'smooth' parameter of {type(self).__name__} must be None with inference=True, and with other "
+                    "mechanisms than 'gradient'. Got curves instead. Leave them out, or take the default."
+                )
+            parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
         stated = {**facts.parameters, **parameters}
         certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
-        row_map = row_map or facts.mapping
+        row_map = row_map or facts.row_map
         # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
-        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.mapping:
-            row_map = mechanism.mapped(facts.row_map)
+        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.row_map and row_map.low is None:
+            row_map = facts.row_map.weighted(mechanism.clip_limit)
         return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
@@ -331,8 +321,8 @@ class PrivateModel(BaseEstimator):
 
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        """Return an objective per problem; 'gradient' uses only its rows, and checks its facts by the certificate."""
+    ) -> Sequence[Objective | list[Rows]]:
+        """Return an objective per problem, or for 'gradient' the rows alone, in a list with each of their targets."""
         raise AttributeError(f"{type(self).__name__} does not say what its objective is.")
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
@@ -352,26 +342,26 @@ class PrivateModel(BaseEstimator):
         return {}
 
     def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Read, plan, charge, run and store; a model that was fitted before stays as it was if a fit fails."""
-        with keep_model_on_failure(self):
-            self._run_fit(X, y, sample_weight, groups)
-        return self
+        """Read, plan, charge, run and store; a model that was fitted before stays as it was if a fit fails.
 
-    def _run_fit(self, X: object, y: object, sample_weight: object, groups: object) -> None:
-        """Fit the private model once: nothing is charged before all checks of the input."""
-        self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
-        X, groups = split_people(X, groups)
-        with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
-            X, targets, (_, *shape) = self._read(X, y)
-        # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) only lets an empty table pass.
-        unit, weights = read_row_weights(self, X, sample_weight, groups)
-        plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
-        with without_model_warnings():
-            objectives = self._objectives(X, targets, plan, weights)
-        del targets  # the rows have their own, mapped
-        coefficients, self.released_ = run_mechanism(plan, objectives, self)
-        self.certificate_ = plan.certificate
-        self._store(coefficients, plan)
+        Nothing is charged before all checks of the input.
+        """
+        with keep_model_on_failure(self):
+            self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
+            if isinstance(X, RowsOfPeople):
+                X, groups = split_people(X, groups)
+            with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
+                X, targets, (_, *shape) = self._read(X, y)
+            # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an empty table pass.
+            unit, weights = read_row_weights(self, X, sample_weight, groups)
+            plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
+            with without_model_warnings():
+                objectives = self._objectives(X, targets, plan, weights)
+            del targets  # the rows have their own, mapped
+            coefficients, self.released_ = run_mechanism(plan, objectives, self)
+            self.certificate_ = plan.certificate
+            self._store(coefficients, plan)
+        return self
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
@@ -390,5 +380,5 @@ class PrivateModel(BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
+        tags.non_deterministic, tags.input_tags.sparse = True, not self.takes_matrices
         return tags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_numbers
-from dpconvex.engine.row_weights import RowWeights
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.rows import is_partitioned
 from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
@@ -33,18 +33,15 @@ from dpconvex.inputs.settings import (
     least_rows,
     resolve_kernel_setting,
 )
-from dpconvex.inputs.training_data import as_numbers, read_training, shape_of_data
+from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
-from dpconvex.objectives.objective import Objective
 from dpconvex.planning.excess_and_prescriptions import may_be_level
 from dpconvex.planning.mechanism_choice import MechanismChoice, MechanismRequest, choose_quantile_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
-from dpconvex.types import Array
 
 
 @with_parameters
@@ -69,21 +66,19 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     bandwidth: float | None = None
     kernel: str | Kernel = "logistic"
     smoothing: str = "convolution"
+    _target_of_each_level: ClassVar[bool] = False  # whether levels are of a target each
 
     def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         """Return the quantile level to fit, or several, checked; ``n_targets`` of a table of targets."""
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
-
-    def _targets(self, levels: tuple[float, ...]) -> int:
-        """Return how many targets several levels are of."""
-        return 1
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         """Return what a quantile certificate states beside what this estimator's settings say."""
         kernel = resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
-        level, several = _most_extreme_level(levels), levels if isinstance(levels, tuple) else ()
+        several = levels if isinstance(levels, tuple) else (levels,)
+        level = max(several, key=lambda level: abs(level - 0.5))
         loss, parameters = certificate.bounds.loss, certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
@@ -94,7 +89,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             "loss": (base, Pinball(level)),
             "quantile": (named, levels),
             "levels": (planned.get("levels", []), list(several) if len(several) > 1 else []),
-            "targets": (planned.get("targets", 1), self._targets(several)),
+            "targets": (planned.get("targets", 1), len(several) if self._target_of_each_level else 1),
             "kernel": (describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)), describe(kernel)),
         }
         envelopes = self._envelopes(type(self).__name__)
@@ -118,8 +113,12 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         """Return the planned mechanism of a quantile fit, of one level or of several."""
         owner = type(self).__name__
         levels = self._quantile_levels(n_targets)
-        quantile, several = _most_extreme_level(levels), levels if isinstance(levels, tuple) else ()
+        several = levels if isinstance(levels, tuple) else (levels,)
+        quantile = max(several, key=lambda level: abs(level - 0.5))  # of the steepest loss, for bounds
         facts = self._public_facts(privacy_unit, n_features)
+        if self.inference is not False:
+            named = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
+            return cast(LinearConfidenceIntervals, self)._interval_plan(facts, Pinball(quantile), named, several)
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
         request = MechanismRequest(
             kernel=resolve_kernel_setting(self.kernel, owner),
@@ -128,12 +127,12 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             alpha=check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             levels=several if len(several) > 1 else (),
-            targets=self._targets(several),
+            targets=len(several) if self._target_of_each_level else 1,
             row_map=facts.row_map,
             raw_target=facts.parameters["target_bounds"] is None,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
-        if self._envelopes(owner):
+        if self.smoothing != "convolution" and self._envelopes(owner):
             chosen = _quantile_envelope_choice(chosen, quantile, owner)
         parameters = {"quantile": list(levels) if isinstance(levels, tuple) else levels, **chosen.parameters}
         if chosen.bandwidth is not None:
@@ -146,12 +145,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
         return self.smoothing == "moreau"
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
-        if isinstance(plan.certificate.parameters["quantile"], list):
-            self.coef_, self.intercept_ = self._in_user_units(list(np.atleast_2d(coefficients[0])), plan)
-        else:
-            super()._store(coefficients, plan)
-
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
         levels = np.atleast_1d(parameters["quantile"])
@@ -160,11 +153,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
         return [*facts, *linear_shrinkage_facts(self.released_)]
-
-
-def _most_extreme_level(levels: float | tuple[float, ...]) -> float:
-    """Return the level furthest from 1/2: its pinball loss has the largest slope, and stands for all in the bounds."""
-    return max(levels, key=lambda level: abs(level - 0.5)) if isinstance(levels, tuple) else levels
 
 
 def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
@@ -234,14 +222,6 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
     def _problem_name(self, problem: int) -> str:
         return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
-        if self.inference is False:
-            return super()._plan(privacy_unit, n_features, n_targets)
-        levels, facts = self._quantile_levels(n_targets), self._public_facts(privacy_unit, n_features)
-        several = levels if isinstance(levels, tuple) else (levels,)
-        stated = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
-        return self._interval_plan(facts, Pinball(_most_extreme_level(levels)), stated, several)
-
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the D² of the pinball loss, the mean over levels: 1 is perfect, 0 as good as the constant quantile."""
         found = self.predict(X)
@@ -295,6 +275,7 @@ class DPNewsvendor(PrivateQuantileModel):
 
     underage_cost: float | Sequence[float] = 1.0
     overage_cost: float | Sequence[float] = 1.0
+    _target_of_each_level = True
 
     @property
     def service_level(self) -> float | tuple[float, ...]:
@@ -328,9 +309,6 @@ class DPNewsvendor(PrivateQuantileModel):
                 f"at least {RAREST:g} and below 1 - {RAREST:g}. Got {under!r} and {over!r} instead."
             )
         return level
-
-    def _targets(self, levels: tuple[float, ...]) -> int:
-        return max(1, len(levels))
 
     def certify(
         self,
@@ -380,18 +358,10 @@ class DPNewsvendor(PrivateQuantileModel):
         found, least = [], least_rows(self.neighbors)
         for column in np.asarray(y).T:
             rows, target = read_training(self, X, column, clean, least, y_numeric=True)
-            found.append(as_numbers(target))
+            found.append(target)
         # A record is a row of all demands: one that cannot be read makes all of it invalid.
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
-
-    def _objectives(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
-    ) -> Sequence[Objective]:
-        if len(targets) == 1:
-            return super()._objectives(X, targets, plan, weights)
-        rows, bounds = self._mapped_rows(X, targets, plan, weights), plan.certificate.bounds
-        return [MultiTargetEmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

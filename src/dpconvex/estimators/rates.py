@@ -69,7 +69,6 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
         raise AttributeError(f"{type(self).__name__} does not say its power.")
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        """Return the public facts of a rate model, with bounds on its rates and the unit of its target."""
         facts, owner = super()._public_facts(privacy_unit, n_features), type(self).__name__
         raw = facts.parameters["target_bounds"] is None
         low, high = (1 / _RAW, _RAW) if raw else facts.parameters["target_bounds"]
@@ -102,7 +101,6 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
         }
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        """Return the planned mechanism of a rate model's fit."""
         facts, owner = self._public_facts(privacy_unit, n_features), type(self).__name__
         loss, raw = self._loss(facts), facts.parameters["target_bounds"] is None
         if self.inference is not False:

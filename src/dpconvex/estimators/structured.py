@@ -89,7 +89,6 @@ class PrivateStructuredModel(PrivateModel):
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what a structured model's certificate states beside what its settings say."""
         owner, loss = type(self).__name__, certificate.bounds.loss
         width = certificate.parameters.get("bandwidth")
         expected = self._loss(loss.outputs)
@@ -134,7 +133,6 @@ class PrivateStructuredModel(PrivateModel):
         )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
-        """Return the planned mechanism of a structured fit."""
         owner = type(self).__name__
         facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
@@ -172,7 +170,6 @@ class PrivateStructuredModel(PrivateModel):
         return 3
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        """Read the matrices A and the targets Y of structured records."""
         owner, axes, ignored, least = (
             type(self).__name__,
             self._axes(),
@@ -350,7 +347,6 @@ class DPPiecewiseLinear(PrivateStructuredModel):
     operator_norm: float = 1.0
 
     def _loss(self, outputs: int) -> VectorLoss:
-        """Return the structured piecewise linear loss of the given slopes, or of the l_inf norm."""
         slopes = self.slopes
         if slopes is None:
             slopes = np.concatenate([np.eye(outputs), -np.eye(outputs)])
@@ -539,7 +535,6 @@ class DPBowl(PrivateStructuredModel):
         return self._fit(A, (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        """Read structured matrices and targets with the level of every record."""
         targets, level = cast(tuple[object, ArrayLike], Y)
         stack, read, shape = super()._read(A, targets)
         owner, ignored = type(self).__name__, invalid_rows_setting(self)

@@ -20,7 +20,7 @@ from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import invalid_rows_setting, least_rows
-from dpconvex.inputs.training_data import as_numbers, read_training, shape_of_data
+from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -171,9 +171,8 @@ class DPDiscreteHazard(PrivateLinearModel):
         }
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        """Return the planned mechanism of a survival fit."""
         owner, ends = type(self).__name__, self._public_horizons()
-        if privacy_unit.facts().get("people"):
+        if privacy_unit.people:
             allowed = "'rows' with groups: rows that share a vote would weigh survivors down"
             remedy = "Give one record per person without groups, or rows_per_person and person_weight='rows'."
             raise parameter_error("person_weight", owner, allowed, "'equal'", remedy)
@@ -199,7 +198,7 @@ class DPDiscreteHazard(PrivateLinearModel):
         clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         outcomes = HazardOutcomes(self._public_horizons())
-        return X, [outcomes(as_numbers(y)) if isinstance(y, np.ndarray) else outcomes], X.shape
+        return X, [outcomes(y) if isinstance(y, np.ndarray) else outcomes], X.shape
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         coef, baseline = self._in_user_units(list(coefficients[0]), plan)

@@ -83,7 +83,6 @@ class TiltedOrRobustModel(PrivateLinearModel):
         return tilted_or_robust_loss(self.loss, self._named_losses, type(self).__name__)
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of a tilted or robust fit."""
         owner, loss = type(self).__name__, self._own_loss()
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
@@ -180,7 +179,6 @@ class PrivateTiltedModel(TiltedOrRobustModel):
         return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        """Return what a summary says about the tilt, or about the share of worst losses."""
         bounds, facts = self.certificate_.bounds, super()._summary_facts()
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
@@ -299,27 +297,18 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
-        """Return the public facts of a robust fit, or raise for a set that no model file can hold."""
-        owner = type(self).__name__
-        if self.norm == "own":
-            raise ValueError(
-                f"The 'norm' parameter of {owner} must be one of 'l2', 'linf', 'l1', 'box' and 'hull': a set of one's "
-                "own has a support function, which no model file can hold. Use AdversarialObjective with "
-                "OutputPerturbation, or norm='hull' with shape=hull_of(...)."
-            )
+        owner, shape = type(self).__name__, self.shape
+        if shape is not None:  # nested tuples; the bounds check them
+            shape = tuple(tuple(row) if isinstance(row, list) else row for row in np.asarray(shape).tolist())
         return facts.bounds_of(
             RobustBounds,
             loss,
             self.neighbors,
             radius=check_nonnegative_setting("radius", self.radius, owner),
             norm=self.norm,
-            shape=_robust_shape(self.shape),
-            cost=self._cost(),
+            shape=shape,
+            cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
         )
-
-    def _cost(self) -> float | None:
-        """Return what an adversary pays for a move, if there is such a cost."""
-        return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
@@ -373,9 +362,6 @@ class DPRobustClassifier(ClassificationProbabilities, PrivateRobustModel, Privat
     _: KW_ONLY
     cost: float | None = None
 
-    def _cost(self) -> float | None:
-        return check_optional_positive("cost", self.cost, type(self).__name__)
-
 
 @with_parameters
 class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
@@ -409,11 +395,3 @@ class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
 
     loss: str | PointwiseLoss = "huber"
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = RESIDUAL_LOSSES
-
-
-def _robust_shape(shape: ArrayLike | None) -> Any:
-    """Return a shape as nested tuples; the bounds check it."""
-    if shape is None:
-        return None
-    plain = np.asarray(shape).tolist()
-    return tuple(tuple(row) if isinstance(row, list) else row for row in plain)

@@ -12,31 +12,11 @@ over people that clustered standard errors need.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpconvex.fit import constants
 from dpconvex.types import Array
-
-
-@dataclass(frozen=True)
-class CovarianceNoise:
-    """Variance of the noise that is left in a covariance: of variances around their mean, and of the mean.
-
-    Between directions a and b, twice the variance of a covariance is the geometric mean of ``a^T between a`` and
-    ``b^T between b``.
-    """
-
-    apart: float
-    between: Array
-    mean: float
-
-    def along(self, directions: Array) -> Array:
-        """Return the variance of the variance along each direction, a column each."""
-        alone = np.sum(directions**4, axis=0)  # 1 for a direction that is one column
-        between = np.maximum(np.sum(directions * (self.between @ directions), axis=0), 0.0)
-        return np.asarray(self.apart * alone + between * (1 - alone) + self.mean)
 
 
 def james_stein(noise: float, square: float) -> float:
@@ -46,8 +26,13 @@ def james_stein(noise: float, square: float) -> float:
 
 def denoise_covariance(
     spread: Array, std: float, usual: tuple[float, float] | None = None
-) -> tuple[Array, CovarianceNoise]:
-    """Return covariances shrunk to 0 and variances to their mean as far as noise explains them; and the noise left."""
+) -> tuple[Array, tuple[float, Array, float]]:
+    """Return covariances shrunk to 0 and variances to their mean as far as noise explains them; and the noise left.
+
+    That is the variance of variances around their mean, a matrix for covariances, and the variance of the mean. Between
+    directions a and b, twice the variance of a covariance is the geometric mean of ``a^T M a`` and ``b^T M b``, with M
+    this matrix.
+    """
     # usual is the prior mean and standard deviation of the mean variance. Noise has the variance std^2 on the diagonal
     # and half of it beside it. Covariances are shrunk eigenvalue by eigenvalue: one factor that many columns share
     # stands out of noise that would drown their sum of squares.
@@ -55,33 +40,27 @@ def denoise_covariance(
     apart = variances - variances.mean()
     factor = james_stein((size - 1) * std**2, float(apart @ apart))
     values, vectors = np.linalg.eigh(spread - np.diag(variances))
-    found = _denoise_covariance_spectrum(values, std)
+    # Noise drives eigenvalues apart: v_i by std^2 / 2 sum_j 1 / (v_i - v_j). Twice as much is taken back, which is
+    # right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters 2016);
+    # in two dimensions it is what James and Stein shrink by.
+    gaps = values[:, None] - values
+    found = values - std**2 * (gaps / (gaps**2 + std**2 / 2 + 1e-300)).sum(axis=1)
+    # Shrunk values keep their sign and their order, and never grow.
+    found = np.where(found * values > 0, found, 0.0)
+    found = np.where(np.abs(found) < np.abs(values), found, values)
+    # Eigenvalues within the range of noise are shrunk at least as much as all of them as a whole.
+    whole = james_stein(size * (size - 1) * std**2 / 2, float(values @ values))
+    within = np.abs(values) <= constants.EIGENVALUE_NOISE_EDGE * std * math.sqrt(2 * size)
+    found = np.sort(np.where(within & (np.abs(found) > whole * np.abs(values)), whole * values, found))
+    if found.any():
+        found = np.asarray(found + constants.NOISE_REMAINDER * (values - found))
     passed = np.square(found / np.where(values == 0, 1.0, values))
     mean, mean_noise = float(variances.mean()), std**2 / size
     if usual is not None:
         known = usual[1] ** 2 / (usual[1] ** 2 + mean_noise)
         mean, mean_noise = known * mean + (1 - known) * usual[0], known * mean_noise
-    left = CovarianceNoise(std**2 * factor, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, mean_noise)
+    left = (std**2 * factor, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, mean_noise)
     return np.asarray((vectors * found) @ vectors.T + np.diag(mean + factor * apart)), left
-
-
-def _denoise_covariance_spectrum(values: Array, std: float) -> Array:
-    """Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries."""
-    # Noise drives eigenvalues apart: v_i by std^2 / 2 sum_j 1 / (v_i - v_j). Twice as much is taken back, which is
-    # right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters 2016);
-    # in two dimensions it is what James and Stein shrink by.
-    gaps = values[:, None] - values
-    pushed = gaps / (gaps**2 + std**2 / 2 + 1e-300)
-    found = values - std**2 * pushed.sum(axis=1)
-    # Shrunk values keep their sign and their order, and never grow.
-    found = np.where(found * values > 0, found, 0.0)
-    found = np.where(np.abs(found) < np.abs(values), found, values)
-    # Eigenvalues within the range of noise are shrunk at least as much as all of them as a whole.
-    size = len(values)
-    factor = james_stein(size * (size - 1) * std**2 / 2, float(values @ values))
-    within = np.abs(values) <= constants.EIGENVALUE_NOISE_EDGE * std * math.sqrt(2 * size)
-    found = np.sort(np.where(within & (np.abs(found) > factor * np.abs(values)), factor * values, found))
-    return np.asarray(found + constants.NOISE_REMAINDER * (values - found)) if found.any() else found
 
 
 def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:

@@ -18,7 +18,7 @@ from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
 from dpconvex.losses import CrammerSinger, SeveralMarginLoss, Squared
-from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import CertifiedNoise, Parameters
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
@@ -128,12 +128,6 @@ def planned_mass_share(size: float) -> float:
     """Return the share of ``mu^2`` of a count of the valid rows, with ``size = n mu``."""
     # All scales depend on it: its noise is at most a fiftieth of the records, or it takes a quarter of the budget.
     return max(constants.COUNT_SHARE, min(0.25, (50 / size) ** 2))
-
-
-def max_column_octaves(bounds: LinearRecord) -> int:
-    """Return the number of octaves above 1 that the columns of bounded rows may reach: 0 with public bounds."""
-    most = bounds.max_norm / math.sqrt(bounds.n_features)
-    return max(0, math.ceil(math.log2(most * (1 - 1e-9))))
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -264,11 +258,12 @@ def _plan_fit_config(
     if kind == "squares" and inference:
         width = constants.INFERENCE_RESIDUAL_CLIP * (0.5 + 0.5 * records / constants.INFERENCE_CLIP_RECORDS) ** 0.4
         late_clip = constants.INFERENCE_RADIUS * math.sqrt(1 + records / constants.INFERENCE_RADIUS_RECORDS)
+    most = bounds.max_norm / math.sqrt(bounds.n_features)  # that columns may reach: 1 with public bounds
     geometry_rows, early_rows = (None, None) if inference else _plan_subset_sizes(bounds, mu)
     return FitConfig(
         records_per_coefficient=records, clip=clip, late_clip=late_clip, width=width,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records), radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
-        max_octaves=max_column_octaves(bounds), geometry_rows=geometry_rows, early_rows=early_rows,
+        max_octaves=max(0, math.ceil(math.log2(most * (1 - 1e-9)))), geometry_rows=geometry_rows, early_rows=early_rows,
         ranking=settings.get("ranking", False), raw_target=settings.get("raw_target", False), inference=inference,
         levels=tuple(levels), targets=targets, smooth=tuple(settings.get("smooth", ())),
     )  # fmt: skip
@@ -297,24 +292,24 @@ def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None)
     moments, labels, vector = Query.moments(size), count, size
     if kind == "several":
         loss = cast(SeveralMarginLoss, bounds.loss)
-        labels, vector = Query.histograms(loss.outcomes), loss.coefficients(size)
+        labels, vector = Query("histogram", 1, loss.outcomes), loss.coefficients(size)
         rounds = constants.JOINT_ROUNDS, 0
-    residuals, lengths = (count, counts), Query.histograms(len(constants.LENGTH_EDGES) + 1)
+    residuals, lengths = (count, counts), Query("histogram", 1, len(constants.LENGTH_EDGES) + 1)
     if kind in ("squares", "rate"):
-        residuals = (Query.histograms(constants.RESIDUAL_BINS), histograms)
+        residuals = (Query("histogram", 1, constants.RESIDUAL_BINS), histograms)
     return {
         "mass": (count, 1),
-        "columns": (Query.histograms(2 * column_octaves(config.max_octaves) + 1, columns), 1),
+        "columns": (Query("histogram", columns, (2 * column_octaves(config.max_octaves) + 1) * columns), 1),
         "lengths": (lengths, 1 if columns > constants.MAX_WHITENED_COLUMNS else 2),
         "moments": (moments, 1),
         "labels": (labels, 1),
-        "octaves": (Query.histograms(constants.TARGET_BINS), targets),
+        "octaves": (Query("histogram", 1, constants.TARGET_BINS), targets),
         "targets": (Query("limited sum"), 1) if kind == "rate" else (count, constants.TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
         "residuals": residuals,
         "limits": (count, 2),
-        "margins": (Query.histograms(2 * constants.MARGIN_BINS), 1),
+        "margins": (Query("histogram", 1, 2 * constants.MARGIN_BINS), 1),
         "gradients": (Query("vector", config.clip * fine, vector), (second if steps is None else steps) * fits),
         "curvature": (moments, rounds[1] * fits),
         "late gradients": (Query("vector", late_clip * late, vector), rounds[0] * fits),

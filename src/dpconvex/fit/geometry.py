@@ -284,6 +284,9 @@ def _whiten_geometry(
     if hidden.any():
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     left = np.clip(values / raised, 1e-3, 1.5)
-    noise_std = np.sqrt(noise.along(vectors)) / raised
+    apart, between, common = noise
+    alone = np.sum(vectors**4, axis=0)  # 1 for a direction that is one column
+    shared = np.maximum(np.sum(vectors * (between @ vectors), axis=0), 0.0)
+    noise_std = np.sqrt(apart * alone + shared * (1 - alone) + common) / raised
     moments, noise_stds = np.concatenate([np.ones(lead), left]), np.concatenate([np.zeros(lead), noise_std])
     return RowGeometry(step @ frame.matrix, lead, moments=moments, moment_noise_std=noise_stds)

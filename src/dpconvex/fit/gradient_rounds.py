@@ -41,13 +41,6 @@ def second_difference_penalty(curves: Sequence[tuple[int, int, float]], lead: in
     return penalty
 
 
-def _penalised(mean: Array, curvature: Array, penalty: Array | None) -> Array:
-    """Return the minimiser of a round's quadratic function around a mean, plus the penalty."""
-    if penalty is None:
-        return mean
-    return np.asarray(np.linalg.solve(curvature + penalty, curvature @ mean))
-
-
 class GradientRounds:
     """Rounds of one fit in released coordinates; ``mass`` is the total weight of all records, public or released."""
 
@@ -77,7 +70,7 @@ class GradientRounds:
         """Release gradients of the term `name`, each at the posterior mean of the minimiser, and return the posterior.
 
         Coefficients are shrunk to a constant, the ``start``, whose intercept has ``lead_variance``; ``at`` is the first
-        point, the start by default. ``earlier`` is for :meth:`NewtonPosterior.remember`. ``curvature`` is the expected
+        point, the start by default. ``earlier`` is for :class:`NewtonPosterior`. ``curvature`` is the expected
         one at a point, where it is not that of the loss alone; ``centred`` corrects the intercept of a point;
         ``mean_gradient`` is a part of every mean gradient that was released before.
         """
@@ -89,13 +82,12 @@ class GradientRounds:
         prior = signal_prior(self.size - self.lead, self._no_signal)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
-        law = self.lead, lead_variance, constants.NONQUADRATIC_ERROR[self.kind], variances, prior
-        points = NewtonPosterior(start, hessian_diagonal, log_curvature_std, *law)
         phi, penalty = start if at is None else at, self.penalty
+        law = self.lead, lead_variance, constants.NONQUADRATIC_ERROR[self.kind], variances, prior
+        known = None if earlier is None else (*earlier, phi)
+        points = NewtonPosterior(start, hessian_diagonal, log_curvature_std, *law, earlier=known)
         if self.prior_precision is not None:
             penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
-        if earlier is not None:
-            points.remember(*earlier, phi)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         # Of very large tables, late rounds use all rows; where there are none, the last fine rounds do.
         last = 0 if name == "rough gradients" or "late gradients" in self.terms else constants.FULL_DATA_ROUNDS
@@ -107,8 +99,10 @@ class GradientRounds:
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
-            phi = self._limit_step(phi, _penalised(mean, hessian, penalty), loss.scale)
-        return replace(found, mean=_penalised(mean, hessian, penalty))
+            if penalty is not None:  # the minimiser of the quadratic function around the mean, plus the penalty
+                mean = np.asarray(np.linalg.solve(hessian + penalty, hessian @ mean))
+            phi = self._limit_step(phi, mean, loss.scale)
+        return replace(found, mean=mean)
 
     def _release_gradient(
         self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None

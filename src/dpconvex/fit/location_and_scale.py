@@ -8,7 +8,7 @@ so other laws mislead the first counts only. Where noise hides everything, the a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit, logit
@@ -37,27 +37,20 @@ class LocationPrior:
     # The number 0 in a bracket that bounds alone give, which may be far too wide: most probably, the distance from
     # there is log-uniform.
     origin: float | None = None
+    width: float = field(init=False)  # of the bracket
+    ends: tuple[float, float] = field(init=False)  # of the line of the search
+    log_scales: Array = field(init=False)  # logarithms of possible scales, an octave apart or less
 
-    @property
-    def width(self) -> float:
-        """Width of the bracket."""
-        return max(self.high - self.low, 1e-300)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of the line of the search."""
+    def __post_init__(self) -> None:
+        width, widest = max(self.high - self.low, 1e-300), max(self.widest, self.below, self.above)
+        ends = self.low - width / 2 * (self.below > 0), self.high + width / 2 * (self.above > 0)
         if self.origin is not None:
-            sizes = np.abs(np.array([self.low, self.high]) - self.origin) / (constants.ORIGIN_WIDTH * self.width)
-            return -float(np.log1p(sizes[0])), float(np.log1p(sizes[1]))
-        aside = self.width / 2
-        return self.low - aside * (self.below > 0), self.high + aside * (self.above > 0)
-
-    @property
-    def log_scales(self) -> Array:
-        """Logarithms of possible scales, an octave apart or less."""
-        widest = max(self.widest, self.below, self.above)
+            sizes = np.abs(np.array([self.low, self.high]) - self.origin) / (constants.ORIGIN_WIDTH * width)
+            ends = -float(np.log1p(sizes[0])), float(np.log1p(sizes[1]))
         octaves = max(2, math.ceil(math.log2(widest / self.finest)) + 1)
-        return np.linspace(math.log(self.finest), math.log(widest), octaves)
+        scales = np.linspace(math.log(self.finest), math.log(widest), octaves)
+        for name, value in (("width", width), ("ends", ends), ("log_scales", scales)):
+            object.__setattr__(self, name, value)
 
     def at(self, line: Array) -> Array:
         """Return the locations, quantiles, that points of the prior's line stand for."""
@@ -266,20 +259,28 @@ def locate_quantile(
     """
     logs = prior_law.log_scales
     std = min(rows.terms[name].scale / n_samples, constants.MAX_SHARE_STD)
-    points, shares = np.empty(steps), np.empty(steps)
+    points, shares, tolerance = np.empty(steps), np.empty(steps), 2 * math.hypot(std, constants.GRID_ERROR)
     first, last = low, high = prior_law.ends
     lowest, highest = prior_law.at(np.array([first, last]))
     for step in range(steps + 1):
         line = low + (high - low) * (np.arange(constants.GRID_POINTS) + 0.5) / constants.GRID_POINTS
-        known = points[:step], shares[:step]
-        likelihood = _location_likelihood(prior_law.at(line), np.exp(logs), *known, level, std)
+        # The log likelihood of each pair of quantile and scale, given noisy shares below points.
+        grid, likelihood = prior_law.at(line), np.zeros((line.size, logs.size))
+        for seen, noisy in zip(points[:step], shares[:step], strict=True):
+            # Whatever the law: if the share below a point is less than the level, the quantile is not below it.
+            wrong = grid < seen if noisy < level else grid > seen
+            likelihood[wrong] -= min((noisy - level) ** 2 / (2 * tolerance**2), constants.REFUTED_LOG_LIKELIHOOD)
+            expected = expit((seen - grid)[:, None] / np.exp(logs) + float(logit(level)))
+            variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
+            usual = -((noisy - expected) ** 2 / variance + np.log(variance)) / 2
+            likelihood += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))
         density = prior_law.prior(line, logs) + likelihood
         density = np.exp(density - density.max())
         density /= density.sum()
         reached = np.cumsum(density.sum(axis=1))
         point = float(prior_law.at(np.interp([0.5], reached, line))[0])
         scale = math.exp(float(density.sum(axis=0) @ logs))
-        error = math.sqrt(float(density.sum(axis=1) @ (prior_law.at(line) - point) ** 2))
+        error = math.sqrt(float(density.sum(axis=1) @ (grid - point) ** 2))
         if step == steps:
             break
         side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
@@ -291,18 +292,3 @@ def locate_quantile(
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS
         low, high = max(first, ends[0] - more), min(last, ends[1] + more)
     return point, error, scale
-
-
-def _location_likelihood(grid: Array, scales: Array, points: Array, shares: Array, level: float, std: float) -> Array:
-    """Return the log likelihood of each pair of quantile and scale, given noisy shares below points."""
-    found = np.zeros((grid.size, scales.size))
-    tolerance = 2 * math.hypot(std, constants.GRID_ERROR)
-    for point, share in zip(points, shares, strict=True):
-        # Whatever the law: if the share below a point is less than the level, the quantile is not below it.
-        wrong = grid < point if share < level else grid > point
-        found[wrong] -= min((share - level) ** 2 / (2 * tolerance**2), constants.REFUTED_LOG_LIKELIHOOD)
-        expected = expit((point - grid)[:, None] / scales + float(logit(level)))
-        variance = std**2 + (constants.SHARE_ERROR * (expected - level)) ** 2 + constants.GRID_ERROR**2
-        usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
-        found += np.logaddexp(usual, -constants.OUTLIER_LOG_LIKELIHOOD - math.log1p(std))
-    return found

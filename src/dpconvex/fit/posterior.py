@@ -56,13 +56,15 @@ class NewtonPosterior:
     ``lead`` intercepts come first, with ``lead_variance`` around their start; ``lead_moments``, of shape (lead,
     dimension - lead), are weights of squared coefficients in the variance of each intercept's margin.
     ``nonquadratic_error`` is that of a step, relative to its length. ``variances`` are those that coefficients may
-    have, ``prior`` their probabilities.
+    have, ``prior`` their probabilities. ``earlier`` is the result of earlier rounds, its noise, how far away their
+    minimiser is in each coordinate, about, and the coefficients for which the intercept is known.
     """
 
     def __init__(
         self, start: Array, curvature: Array, log_curvature_std: Array, lead: int,
         lead_variance: float | Array,
         nonquadratic_error: float, variances: Array, prior: Array, lead_moments: Array | None = None,
+        earlier: tuple[Array, Array, float, Array] | None = None,
     ) -> None:  # fmt: skip
         self.lead_moments = (curvature[None, 1:] / curvature[0]) if lead_moments is None else lead_moments
         self.start, self.curvature = start, curvature
@@ -76,14 +78,9 @@ class NewtonPosterior:
         self.errors: list[Array] = []
         self.earlier: tuple[Array, Array] | None = None
         self.expected_drift, self.anchor = 0.0, np.zeros_like(start)
-
-    def remember(self, found: Array, noise: Array, drift: float, anchor: Array) -> None:
-        """Add the result of earlier rounds, whose minimiser is about ``drift`` away in each coordinate.
-
-        The intercept is known for the coefficients `anchor`.
-        """
-        self.earlier, self.anchor = (found - self.start, noise), anchor - self.start
-        self.expected_drift = drift
+        if earlier is not None:
+            found, noise, self.expected_drift, anchor = earlier
+            self.earlier, self.anchor = (found - start, noise), anchor - start
 
     def add(
         self, point: Array, gradient: Array, std: float, inverse: Array | None = None, spread: Array | None = None
@@ -116,7 +113,11 @@ class NewtonPosterior:
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(_FACTORS)
         if self.earlier is not None:
             before, noise_variance = self.earlier
-            noise_variance = noise_variance + self._drift(found[_EXPECTED], variance[_EXPECTED])
+            # Its variance between the minimisers of earlier rounds and of these: expected, observed.
+            apart = ((found[_EXPECTED] - before) ** 2 - variance[_EXPECTED] - noise_variance)[self.lead :]
+            expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
+            seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
+            noise_variance = noise_variance + max(seen, expected / 4)
             both = variance + noise_variance
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
             # One variance may be 1e300: quotients do not overflow, products would.
@@ -134,15 +135,6 @@ class NewtonPosterior:
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept_share = min(1.0, lengths[0] / max(lengths[1], 1e-300))
         return PosteriorEstimate(self.start + mean, error, self.start + plain, noise_variance, kept_share)
-
-    def _drift(self, found: Array, variance: Array) -> float:
-        """Return the posterior's variance between the minimisers of earlier rounds and of these: expected, observed."""
-        assert self.earlier is not None
-        before, noise_variance = (each[self.lead :] for each in self.earlier)
-        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - noise_variance
-        expected, weight = self.expected_drift**2, constants.LEVEL_SHIFT_WEIGHT
-        seen = (weight * expected + float(apart.sum())) / (weight + apart.size)
-        return max(seen, expected / 4)
 
 
 def scale_variances(scale: float) -> Array:

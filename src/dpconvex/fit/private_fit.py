@@ -63,6 +63,11 @@ class PrivateFit:
         self.released["coordinates"] = self.frame.matrix
         self.size = self.frame.moments.size
         self.rounds = GradientRounds(self.rows, self.frame, self.config, self.mass)
+        # Weight a in ``start level = 0.5 + a (tau - 0.5)``, which tends to 1 as ``n mu`` tends to 0; the start of all
+        # levels of one target is their median.
+        size = self.config.records_per_coefficient * self.size * self.mass / self.n
+        together = bool(self.config.levels) and self.config.targets == 1
+        self.start_weight = 0.0 if together else 1 - (1 - small_budget_weight(size)) ** 4
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             return self.frame.row_coefficients(self._fit())
 
@@ -84,30 +89,20 @@ class PrivateFit:
 
     # Quantiles.
 
-    @property
-    def _start_weight(self) -> float:
-        """Weight a in ``start level = 0.5 + a (tau - 0.5)``; tends to 1 as ``n mu`` tends to 0."""
-        size = self.config.records_per_coefficient * self.size * self.mass / self.n
-        return 1 - (1 - small_budget_weight(size)) ** 4
-
     def _fit_rough_stage(self) -> tuple[Array, PosteriorEstimate, float]:
         """Fit the median from a private constant; return the constant, the fit, and the scale of the target."""
         low, high = self.loss.slope_range
-        first = self._start_level
+        first = 0.5 + self.start_weight * (planned_quantile_level(self.loss) - 0.5)
         middle, std_error, scale = self._locate_target(first)
         start = np.zeros(self.size)
         start[: self.lead] = middle
-        slope = QuerySlope(self._smoothed_loss(constants.ROUGH_WIDTH * scale), (low + high) / 2)
+        smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.ROUGH_WIDTH * scale)
+        slope = QuerySlope(smooth, (low + high) / 2)
         curvature = (high - low) * constants.NORMAL_DENSITY_AT_0 / scale
         loss = PosteriorLocalLoss(slope, curvature, scale, slope_std=constants.SLOPE_STD * (high - low))
         away = scale * float(ndtri(first))  # from there to the median
         found = self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2)
         return start, found, scale
-
-    @property
-    def _start_level(self) -> float:
-        """Level of the quantile of the target that is the starting constant."""
-        return 0.5 + self._start_weight * (planned_quantile_level(self.loss) - 0.5)
 
     def _fit_fine_stage(
         self, start: Array, rough: PosteriorEstimate, scale: float, mean_gradient: Array | None = None
@@ -119,17 +114,16 @@ class PrivateFit:
         low, high = self.loss.slope_range
         at = rough.mean.copy()
         # Where the start is most of the way to the level, the intercept does not return to the median.
-        at[:lead] += self._start_weight * (start[:lead] - at[:lead])
+        at[:lead] += self.start_weight * (start[:lead] - at[:lead])
         shift, std_error, found = self._locate_residuals(at, scale, level)
         at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
         scale = constants.NORMAL_SCALE * found
         self.released["residual_scale"] = scale
         curvature = (high - low) * level * (1 - level) / found
         offset = 0.0 if mean_gradient is None else (low + high) / 2
-        fine = PosteriorLocalLoss(
-            QuerySlope(self._smoothed_loss(constants.FINE_WIDTH * scale), offset), curvature, scale,
-            slope_std=constants.SLOPE_STD * (high - low),
-        )  # fmt: skip
+        smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.FINE_WIDTH * scale)
+        slope_std = constants.SLOPE_STD * (high - low)
+        fine = PosteriorLocalLoss(QuerySlope(smooth, offset), curvature, scale, slope_std=slope_std)
         noise = rough.unshrunk_variance.copy()
         noise[:lead] = constants.UNKNOWN_VARIANCE
         # Coefficients of the level differ from those of the median.
@@ -150,9 +144,6 @@ class PrivateFit:
             factor, steepest = QueryFactor("curvature", loss, weighting="square"), float(loss.smoothness)
         return PosteriorLocalLoss(QuerySlope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
 
-    def _smoothed_loss(self, width: float) -> PointwiseLoss:
-        return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
-
     def _locate_target(self, level: float = 0.5) -> tuple[float, float, float]:
         """Return the target's quantile that a fit starts at, its standard deviation, and the scale of a normal law."""
         bracket = location.locate_target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
@@ -168,7 +159,8 @@ class PrivateFit:
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
         """Return the quantile of a fit's residuals at the wanted level, its standard deviation, and their scale."""
-        gone, first = (self._start_weight, self._start_level) if self.config.fits == 1 else (0.0, 0.5)
+        gone = self.start_weight if self.config.fits == 1 else 0.0
+        first = 0.5 + gone * (level - 0.5)
         # Up to thrice the distance of a normal law, less the part that the start has gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(first))
         margin = 2 * scale * (1 - gone)

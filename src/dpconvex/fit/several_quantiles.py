@@ -42,15 +42,6 @@ class SeveralQuantiles(PrivateFit):
         curve = smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
         return curve.T
 
-    @property
-    def _start_level(self) -> float:
-        """Level of the starting constant: 1/2 for levels of one target."""
-        return 0.5 if self.config.targets == 1 else super()._start_level
-
-    @property
-    def _start_weight(self) -> float:
-        return 0.0 if self.config.targets == 1 else super()._start_weight
-
     def _release_mean_row(self) -> Array:
         """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         if "mean row" not in self.terms:

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from sklearn.base import is_classifier
 
 from dpconvex.checks import check_count, check_number, data_error, parameter_error
-from dpconvex.engine.dask.partitions import is_partitioned, partition_numbers
+from dpconvex.engine.dask.partitions import partition_numbers
 from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
 from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
+from dpconvex.engine.rows import is_partitioned
+from dpconvex.engine.summation import most_summed_rows
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
-from dpconvex.privacy.rounding_errors import most_summed_rows
 from dpconvex.types import Array
 
 PERSON_WEIGHTS = ("equal", "rows")
@@ -62,10 +63,6 @@ class PersonUnit:
             allowed = "1 with identifiers and person_weight='equal', where all rows of a person share one weight"
             raise parameter_error("rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'.")
         return cls(count, people=True, weighted=weighted)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the unit as bounds state it."""
-        return {"people": self.people, "rows_per_person": self.rows_each, "weighted_rows": self.weighted}
 
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""
@@ -163,7 +160,6 @@ def round_row_weights(weights: RowWeights | None, bounds: Bounds, factors: Array
 
 
 def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
-    """Return one value per row, or raise."""
     problem = (
         f"The '{name}' given to {owner} must be one-dimensional, with one value for each row of X, and with the "
         "partitions of X if both are Dask collections. Got another shape instead."
@@ -186,7 +182,6 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
 
 
 def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:
-    """Return the tags of all rows' people."""
     if isinstance(X, np.ndarray) or not is_partitioned(groups):
         return _tag_people(_read_people_or_weights(groups, X, "groups", owner), owner)
     problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."

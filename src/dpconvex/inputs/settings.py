@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dpconvex.checks import check_count, check_number, check_share, parameter_error
@@ -166,7 +166,13 @@ def resolve_bounds_setting(
         refused = (str, bytes, Mapping, Set, np.ma.MaskedArray)
         if isinstance(bounds, refused) or hasattr(bounds, "columns") or not isinstance(bounds, Iterable):
             raise TypeError(f"{type(bounds).__name__} is no pair")
-        low, high = (_bounds_setting_array(bound) for bound in bounds)
+        lows, highs = bounds
+        low, high = np.asarray(lows), np.asarray(highs)
+        for plain, bound in ((low, lows), (high, highs)):  # numbers that are written as text are no numbers
+            text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
+            if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
+                raise TypeError("not numbers")
+        low, high = low.astype(np.float64), high.astype(np.float64)
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
             low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
@@ -201,15 +207,6 @@ def _bounds_setting_by_name(
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise ValueError(f"{problem}. Got another shape or type instead.")
     return [cast(Sequence[object], pair)[0] for pair in pairs], [cast(Sequence[object], pair)[1] for pair in pairs]
-
-
-def _bounds_setting_array(bound: ArrayLike) -> np.ndarray:
-    """Return a bound as floats; numbers that are written as text are no numbers."""
-    plain = np.asarray(bound)
-    text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
-    if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
-        raise TypeError("not numbers")
-    return plain.astype(np.float64)
 
 
 def check_smooth_setting(curves: object, columns: int, owner: str) -> list[list[float]]:

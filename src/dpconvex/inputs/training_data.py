@@ -7,8 +7,7 @@ own messages may quote a value of the data.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,11 +17,12 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.checks import data_error
-from dpconvex.engine.dask.partitions import PartitionTargets, is_partitioned, partition_objects_to_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
+from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
+from dpconvex.engine.rows import Rows, is_partitioned
+from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
@@ -55,14 +55,6 @@ def _training_float_types(X: Any) -> Any:
     return np.float32 if single else floats
 
 
-@contextmanager
-def _quiet_training_checks() -> Iterator[None]:
-    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly."""
-    # The check for infinities adds all values up; where the sum overflows, each value is examined.
-    with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
-        yield
-
-
 def read_training(
     estimator: object, X: Any, y: Any, clean: PartitionTargets | None = None, least: int = 1, y_numeric: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -71,29 +63,36 @@ def read_training(
     With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
-    X = order_data_by_bounds(estimator, X)
-    if is_partitioned(X) or is_partitioned(y):
+    if isinstance(getattr(estimator, "feature_bounds", None), Mapping):
+        X = order_data_by_bounds(estimator, X)
+    # What plain arrays of numbers are need not be asked.
+    plain, plain_target = (type(each) is np.ndarray and each.dtype.kind in "biuf" for each in (X, y))
+    if not (plain and plain_target) and (is_partitioned(X) or is_partitioned(y)):
         return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
-    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
-    _check_training_table(X, owner, loose=clean is not None or nothing)
-    _check_data_container("y", y, owner)
-    if y_numeric:
-        _check_data_dtype("y", y, owner)
+    if not plain:
+        nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+        _check_training_table(X, owner, loose=clean is not None or nothing)
+    if not plain_target:
+        _check_data_container("y", y, owner)
+        if y_numeric:
+            _check_data_dtype("y", y, owner)
     try:
-        with _quiet_training_checks():
+        # The check for infinities adds all values up; where the sum overflows, each value is examined.
+        with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
             X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # entries of one position may add up to infinity
             if clean is not None:
                 return _read_marked_training(estimator, X, y, clean, least, y_numeric)
+            kinds = [np.float64, np.float32] if plain else _training_float_types(X)
             X, y = validate_data(
-                estimator, X, y, dtype=_training_float_types(X), ensure_min_samples=least,
+                estimator, X, y, dtype=kinds, ensure_min_samples=least,
                 ensure_all_finite=not finite_by_threads(X), accept_sparse="csr", y_numeric=y_numeric,
             )  # fmt: skip
     except (ValueError, OverflowError, TypeError):
         problem = _find_data_problem(estimator, X, least) or _find_training_target_problem(owner, X, y, y_numeric)
     else:
-        if y_numeric:
+        if y_numeric and not plain_target:
             _check_data_dtype("y", y, owner)  # a list or series may become an array of text
-        return X, y
+        return X, np.asarray(y, dtype=np.float64) if y_numeric else y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem or _unknown_problem(owner)
 
@@ -127,7 +126,7 @@ def _read_training_partitions(
     owner = type(estimator).__name__
     columns = getattr(X, "columns", None)
     if columns is not None:
-        _check_data_columns(X._meta, owner, loose=clean is not None)
+        _check_training_table(X._meta, owner, loose=clean is not None)
     _check_data_dtype("X", X, owner)
     if numeric:
         _check_data_dtype("y", y, owner)
@@ -151,18 +150,13 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     X = order_data_by_bounds(estimator, X)
     _check_training_table(X, owner)
     try:
-        with _quiet_training_checks():
+        with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
             X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # as in a fit
             kinds = _training_float_types(X)
             return cast("np.ndarray", validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"))
     except (ValueError, OverflowError, TypeError):
         problem = _find_data_problem(estimator, X, 1, reset)
     raise problem or _unknown_problem(owner)
-
-
-def as_numbers(y: Any) -> Any:
-    """Return a target as float64; a table of partitions converts its own."""
-    return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
 def is_encoded_data(X: Any, schema: Schema) -> bool:
@@ -216,7 +210,8 @@ def map_training_rows(
     row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
     if here:
-        rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        kind = SparseRows if issparse(X) or isinstance(X, NonZeroRows) else MemoryRows
+        rows = kind(cast(npt.ArrayLike, X), cast(npt.ArrayLike, target), row_map, shift, scale)
         if row_weights is None:
             return rows
         if isinstance(X, NonZeroRows):
@@ -238,10 +233,31 @@ def shape_of_data(data: Any) -> tuple[int, ...] | None:
 
 
 def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a table cannot be read for its container, its columns or its type, whatever its values."""
+    """Raise if a table cannot be read for its container, its columns or its type, whatever its values.
+
+    Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
+    """
     _check_data_container("X", X, owner)
-    _check_data_columns(X, owner, loose)
-    _check_data_dtype("X", X, owner)
+    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
+        if not isinstance(X, np.ndarray) and nw.dependencies.is_polars_lazyframe(X):
+            allowed, remedy = "a dense array or dataframe", "Use X.collect()."
+            raise data_error("X", owner, allowed, "a LazyFrame", remedy, kind=TypeError)
+        return _check_data_dtype("X", X, owner)
+    try:
+        schema = nw.from_native(X).schema
+    except nw.exceptions.DuplicateError:
+        raise ValueError(
+            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
+        ) from None
+    if loose and hasattr(X, "iloc"):
+        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
+        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
+    allowed_types = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
+    known = {name for name, kind in schema.items() if kind.is_numeric() or kind in (nw.Boolean, *allowed_types)}
+    wrong = [name for name in schema if name not in known]
+    if wrong:
+        raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
+    return _check_data_dtype("X", X, owner)
 
 
 def _check_data_container(name: str, data: object, owner: str) -> None:
@@ -260,28 +276,6 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
         allowed = "an array or dataframe of numbers"
         remedy = "Use pandas.DataFrame for a dictionary of columns."
         raise data_error(name, owner, allowed, f"a {type(data).__name__}", remedy, kind=TypeError)
-
-
-def _check_data_columns(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a dataframe holds columns that are not numbers; with ``loose`` those of Python objects pass."""
-    if nw.dependencies.is_polars_lazyframe(X):
-        raise data_error("X", owner, "a dense array or dataframe", "a LazyFrame", "Use X.collect().", kind=TypeError)
-    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
-        return
-    try:
-        schema = nw.from_native(X).schema
-    except nw.exceptions.DuplicateError:
-        raise ValueError(
-            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
-        ) from None
-    if loose and hasattr(X, "iloc"):
-        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
-        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
-    allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
-    known = {name for name, kind in schema.items() if kind.is_numeric() or kind == nw.Boolean or kind in allowed}
-    wrong = [name for name in schema if name not in known]
-    if wrong:
-        raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
 
 
 def _check_data_dtype(name: str, array: object, owner: str) -> None:

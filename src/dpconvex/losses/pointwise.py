@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,19 +32,15 @@ class PointwisePiecewiseLinear:
     ``c(u) = offset + slope * u + sum_j weights[j] * |u - knots[j]|`` with
     ``weights[j] = (slopes[j + 1] - slopes[j]) / 2`` and ``slope = (slopes[0] + slopes[-1]) / 2``.
 
-    Parameters
-    ----------
-    knots : tuple of m >= 1 floats, increasing
-        Where the slope changes.
-    slopes : tuple of m + 1 floats, increasing
-        Slope left of the first knot, between neighbouring knots, right of the last.
-    height : float
-        Value at the first knot.
+    Knots, slopes and height are those of a :class:`KinkedLoss`.
     """
 
     knots: tuple[float, ...]
     slopes: tuple[float, ...]
     height: float = 0.0
+    weights: tuple[float, ...] = field(init=False, repr=False, compare=False)  # half the jump of the slope at each knot
+    slope: float = field(init=False, repr=False, compare=False)  # the linear part: mean of the outermost slopes
+    lipschitz: float = field(init=False, repr=False, compare=False)  # the larger of them: slopes increase
 
     def __post_init__(self) -> None:
         for name in ("knots", "slopes"):
@@ -65,16 +61,10 @@ class PointwisePiecewiseLinear:
             raise parameter_error(
                 "height", "a kinked loss", "finite", f"{self.height}", "Give the value at the first knot."
             )
-
-    @cached_property
-    def weights(self) -> tuple[float, ...]:
-        """Half the jump of the slope at each knot."""
-        return tuple((right - left) / 2 for left, right in pairwise(self.slopes))
-
-    @cached_property
-    def slope(self) -> float:
-        """Mean of the outermost slopes: the linear part of the weighted-absolute-value form."""
-        return (self.slopes[0] + self.slopes[-1]) / 2
+        first, last = self.slopes[0], self.slopes[-1]
+        object.__setattr__(self, "weights", tuple((right - left) / 2 for left, right in pairwise(self.slopes)))
+        object.__setattr__(self, "slope", (first + last) / 2)
+        object.__setattr__(self, "lipschitz", max(abs(first), abs(last)))
 
     @cached_property
     def heights(self) -> tuple[float, ...]:
@@ -83,11 +73,6 @@ class PointwisePiecewiseLinear:
         for i in range(1, len(self.knots)):
             heights.append(heights[-1] + self.slopes[i] * (self.knots[i] - self.knots[i - 1]))
         return tuple(heights)
-
-    @property
-    def lipschitz(self) -> float:
-        """Largest slope in absolute value: slopes increase, so one of the outermost."""
-        return max(abs(self.slopes[0]), abs(self.slopes[-1]))
 
     def scaled(self, factor: float) -> PointwisePiecewiseLinear:
         """Return ``factor * c``."""
@@ -204,6 +189,11 @@ class PointwiseLoss(ABC):
         """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
         curvature = self.curvature_at(self._argument(y, z))
         return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
+
+
+def that_of_the_loss(name: str) -> Any:
+    """Return the property of a loss made from another one, ``self.loss``, that it has from it."""
+    return property(lambda made: getattr(made.loss, name), doc="That of the loss.")
 
 
 class _KinkedPointwiseLoss(PointwiseLoss):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
 from dpconvex.types import ScalarOrArray
 
 
@@ -34,6 +34,7 @@ class Scaled(PointwiseLoss):
 
     loss: PointwiseLoss
     factor: float
+    kind = that_of_the_loss("kind")
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, PointwiseLoss):
@@ -41,11 +42,6 @@ class Scaled(PointwiseLoss):
             raise parameter_error("loss", "Scaled", allowed, type(self.loss).__name__, remedy, kind=TypeError)
         factor = check_positive("factor", "Scaled", self.factor, "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the loss that is scaled."""
-        return self.loss.kind
 
     @cached_property
     def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
@@ -92,16 +88,7 @@ class DerivedPointwiseLoss:
     """A loss made from another one, with its kind and its Lipschitz constant."""
 
     loss: Loss
-
-    @property
-    def kind(self) -> Kind:
-        """That of the loss."""
-        return self.loss.kind
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss."""
-        return self.loss.lipschitz
+    kind, lipschitz = that_of_the_loss("kind"), that_of_the_loss("lipschitz")
 
 
 @dataclass(frozen=True)
@@ -126,16 +113,12 @@ class ClampedTargetLoss(DerivedPointwiseLoss):
     """
 
     limit: float
+    smoothness = that_of_the_loss("smoothness")
 
     @property
     def piecewise_linear(self) -> PointwisePiecewiseLinear | None:
         """That of the loss."""
         return piecewise_linear_shape(self.loss)
-
-    @property
-    def smoothness(self) -> float:
-        """That of the loss."""
-        return self.loss.smoothness
 
     def clamp(self, y: ArrayLike) -> ScalarOrArray:
         """``clip(y, -limit, limit)``."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_count, parameter_error
 from dpconvex.losses.max_affine import CentredAffinePieces, group_affine_pieces, max_affine_envelope
-from dpconvex.losses.pointwise import PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.losses.pointwise import PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
 from dpconvex.types import Array
 
 _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
@@ -73,35 +73,14 @@ class VectorLoss(ABC):
         rows, width = np.shape(u)
         return np.zeros((rows, width, width))
 
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian together, where one pass gives both."""
-        return self.gradient(u, level), self.hessian(u, level)
-
 
 class SmoothedVectorLoss(VectorLoss):
     """A smooth approximation of a loss: residuals, link, level and Lipschitz constant are those of the loss."""
 
     loss: VectorLoss
-
-    @property
-    def outputs(self) -> int:
-        """That of the loss."""
-        return self.loss.outputs
-
-    @property
-    def link(self) -> PointwiseLoss | None:
-        """That of the loss."""
-        return self.loss.link
-
-    @property
-    def uses_level(self) -> bool:
-        """That of the loss."""
-        return self.loss.uses_level
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss: averages of gradients are not longer."""
-        return self.loss.lipschitz
+    outputs, link = that_of_the_loss("outputs"), that_of_the_loss("link")
+    uses_level = that_of_the_loss("uses_level")
+    lipschitz = that_of_the_loss("lipschitz")  # averages of gradients are not longer
 
 
 class _VectorSignLoss(VectorLoss):

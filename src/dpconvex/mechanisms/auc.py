@@ -29,17 +29,10 @@ from dpconvex.mechanisms import objective_perturbation
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    CertifiedNoise,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -66,7 +59,7 @@ def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query
     }
 
 
-@calibrates("moments")
+@certificates.calibrates("moments")
 def calibrate_auc_moments(
     bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -81,7 +74,7 @@ def calibrate_auc_moments(
     return CertificateCalibration(terms)
 
 
-@proves("moments")
+@certificates.proves("moments")
 def prove_auc_moments(certificate: Certificate) -> CertificateProof:
     """Compose the stated counts, sums and second moments."""
     certificate.check_bounds(PairwiseBounds)
@@ -176,7 +169,6 @@ class Moments(PrivateMechanism):
     name: ClassVar[str] = "moments"
 
     def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return private coefficients."""
         return fit_auc_moments(PrivatePairs(objective, certificate, noise), certificate, record)
 
 
@@ -205,7 +197,7 @@ def _check_auc_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
         raise ValueError("Rows in units of a released length can lie 2 apart.")
 
 
-@calibrates("auc-objective")
+@certificates.calibrates("auc-objective")
 def calibrate_auc_objective(
     bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -223,11 +215,11 @@ def calibrate_auc_objective(
     budget = objective_perturbation.perturbation_release_budget(guarantee, _SEARCH_SHARE, law)
     budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
     scale = calibrated_release_scale(budget, 1.0, 1)
-    lengths = CertifiedNoise(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
+    lengths = certificates.CertifiedNoise(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
     return replace(derived, noise={"lengths": lengths, **derived.noise})
 
 
-@proves("auc-objective")
+@certificates.proves("auc-objective")
 def prove_auc_objective(certificate: Certificate) -> CertificateProof:
     """Add the costs of the search for a length, of the linear term and of the release noise."""
     certificate.check_bounds(PairwiseBounds)

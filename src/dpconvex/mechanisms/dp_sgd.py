@@ -34,15 +34,7 @@ from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    CertifiedNoise,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose_guarantee, guarantee_per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
@@ -119,7 +111,7 @@ def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -
         )
 
 
-@calibrates("sgd")
+@certificates.calibrates("sgd")
 def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme that draws them."""
     settings = parameters["sgd"]
@@ -130,11 +122,11 @@ def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Para
     _check_sgd_overflow(bounds, settings, std)
     sensitivity = bounds.gradient_sum_sensitivity()
     # Millions of sums that are never shown are drawn in floating point: no grid.
-    term = CertifiedNoise("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
+    term = certificates.CertifiedNoise("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
     return CertificateCalibration({"gradients": term})
 
 
-@proves("sgd")
+@certificates.proves("sgd")
 def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
     """Account for DP-SGD's stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
@@ -267,7 +259,6 @@ class NoisySGD(PrivateMechanism):
         return super().certify(bounds, guarantee, parameters, seeded)
 
     def _run(self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the averaged iterates of noisy stochastic descent."""
         if isinstance(objective, StructuredObjective):
             return descend_noisy_sgd(objective, certificate, fast_sgd_generator(noise))
         return _NoisySGDRun(objective, certificate, noise).run()

@@ -27,14 +27,7 @@ from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbatio
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
@@ -70,7 +63,7 @@ def _exponential_grid_settings(bounds: LinearBounds, stated: Parameters) -> tupl
     return radius, points, stated["localise"], shrinkage
 
 
-@calibrates("exponential")
+@certificates.calibrates("exponential")
 def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the budgets of the draw and, where it is localised, the noise of the point it is localised around."""
     if not isinstance(guarantee, PureDP):
@@ -85,7 +78,7 @@ def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters
     return CertificateCalibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
 
 
-@proves("exponential")
+@certificates.proves("exponential")
 def prove_exponential(certificate: Certificate) -> CertificateProof:
     """Add what the draw costs to what the released centre costs."""
     bounds, stated = certificate.bounds, certificate.parameters
@@ -151,7 +144,6 @@ class ExponentialMechanism(PrivateMechanism):
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the point that the exponential mechanism drew."""
         bounds = certificate.bounds
         radius, points, localise, shrinkage = _exponential_grid_settings(bounds, certificate.parameters["grid"])
         centre, limit = np.zeros(bounds.dimension), radius

@@ -27,14 +27,13 @@ from dpconvex.checks import check_count, check_number, parameter_error
 from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, RowMap
+from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit.fit_plan import FitConfig, plan_fit, planned_mu
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
-from dpconvex.objectives.empirical import MultiTargetEmpiricalObjective
 from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured_objective import StructuredObjective
 from dpconvex.privacy import certificate as certificates
@@ -67,8 +66,8 @@ def calibrate_gradient_descent(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
     """Derive the noise of every release; composed over all of them and all problems, they spend exactly ``mu``."""
-    if type(bounds.loss) is not Squared:
-        check_mechanism_slope(bounds, _OWNER)
+    if type(bounds.loss) is not Squared and not math.isfinite(bounds.loss.lipschitz):
+        check_mechanism_slope(bounds, _OWNER)  # raises
     mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
     inference = {"inference": True} if parameters.get("inference", False) else {}
     plan = plan_fit(bounds, mu, {**parameters["gradient"], **inference})
@@ -143,6 +142,7 @@ class NoisyGradientDescent(PrivateMechanism):
     covariance: ArrayLike | None = None
     average: bool = True
     name: ClassVar[str] = "gradient"
+    takes_rows = True
 
     def settings(
         self, bandwidth: float | None = None, kernel: Kernel | None = None, levels: Sequence[float] = (),
@@ -162,17 +162,9 @@ class NoisyGradientDescent(PrivateMechanism):
         several = {"levels": list(levels), "targets": targets} if levels else {}
         return {"steps": steps, "bandwidth": bandwidth, "kernel": describe(kernel or LogisticKernel()), **several}
 
-    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        parameters.setdefault("gradient", self.settings())
-        return parameters
-
-    def mapped(self, row_map: RowMap) -> RowMap:
-        """Return the row map that weights long rows; without feature bounds, columns are clipped at ``clip_limit``."""
-        return row_map.weighted(self.clip_limit)
-
     @property
     def clip_limit(self) -> float:
-        """Where columns without bounds are clipped."""
+        """Where columns without bounds are clipped, as long rows are weighted."""
         return CLIP_LIMIT if self.plain else RAW_CLIP_LIMIT
 
     @property
@@ -185,18 +177,20 @@ class NoisyGradientDescent(PrivateMechanism):
         self, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
         """Derive the certificate of noisy gradient descent from public facts."""
-        if not self.plain:
-            return super().certify(bounds, guarantee, parameters, seeded)
-        chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
-        chosen["plain"] = plain_descent_settings(
-            cast(LinearBounds, bounds), self.step_size, self.start, self.covariance, self.average, self.truncation
-        )
-        return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
+        chosen, plain = dict(parameters or {}), self.plain
+        chosen.setdefault("gradient", self.settings())
+        if plain:
+            choices = self.step_size, self.start, self.covariance, self.average, self.truncation
+            chosen["plain"] = plain_descent_settings(cast(LinearBounds, bounds), *choices)
+        return Certificate.issue(PLAIN if plain else self.name, bounds, guarantee, chosen, seeded)
 
-    def _run(self, objective: RowObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self, objective: RowObjective | list[Rows], certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
         """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
-        several = certificate.parameters["gradient"].get("targets", 1) > 1
-        targets = cast(MultiTargetEmpiricalObjective, objective).targets if several else [objective.rows]
+        targets = objective if isinstance(objective, list) else [objective.rows]
+        if isinstance(objective, list):
+            check_descent_rows(targets, certificate)
         rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
@@ -210,9 +204,20 @@ class NoisyGradientDescent(PrivateMechanism):
         found = PrivateFit(rows, config, *smoothing, record, origin).run()
         return found.T if found.ndim == 2 else found
 
-    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
-        targets = certificate.parameters["gradient"].get("targets", 1)
-        return {"targets": targets} if targets > 1 else {}
+
+def check_descent_rows(targets: list[Rows], certificate: Certificate) -> None:
+    """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared."""
+    bounds, several = certificate.bounds, certificate.parameters["gradient"].get("targets", 1)
+    stated = {"targets": several, **bounds.row_facts}
+    found = {"targets": len(targets), "own_weights": targets[0].own_weights, **targets[0].row_map.public_facts}
+    if bounds.neighbors == "replace_one":
+        stated["n_records"], found["n_records"] = bounds.n_samples, targets[0].n_records
+    for name, value in stated.items():
+        if not math.isclose(value, found[name], rel_tol=1e-12):
+            raise ValueError(
+                f"The rows given to a release must be those of its certificate. They have {name}={found[name]!r}, but "
+                f"the certificate was issued for {name}={value!r}."
+            )
 
 
 def stated_farthest(certificate: Certificate) -> float:

@@ -50,6 +50,7 @@ class PrivateMechanism:
     """A mechanism of the package: certificate from public facts, objective checked against it, run."""
 
     name: ClassVar[str]
+    takes_rows: ClassVar[bool] = False
 
     def certify(
         self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
@@ -61,18 +62,18 @@ class PrivateMechanism:
     def release(
         self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> Array:
-        """Return private coefficients; see :meth:`Mechanism.release`."""
-        check_minimised_objective(objective, certificate, **self._objective_fact_overrides(certificate))
+        """Return private coefficients; see :meth:`Mechanism.release`.
+
+        A descent also takes, in place of an objective, the rows alone: a list of them with each of their targets.
+        """
+        if not (self.takes_rows and isinstance(objective, list)):
+            check_minimised_objective(objective, certificate)
         released: Facts = {} if record is None else record
         return self._run(objective, certificate, NoiseSource.of(rng), released)
 
     def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         """Return the parameters of a run, with those that this mechanism chooses."""
         return parameters
-
-    def _objective_fact_overrides(self, certificate: Certificate) -> Facts:
-        """Return facts of the objective that the bounds do not state, such as a number of targets."""
-        return {}
 
     def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""

@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, loss_name
-from dpconvex.objectives.objective import LinearlyPerturbableObjective
+from dpconvex.objectives.objective import ExtendedObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    CertifiedNoise,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose_guarantee, guarantee_per_problem
 from dpconvex.privacy.noise import NoiseSource
@@ -62,7 +54,7 @@ def check_perturbable_objective(bounds: Bounds) -> None:
         )
 
 
-@calibrates("objective")
+@certificates.calibrates("objective")
 def calibrate_objective_perturbation(
     bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -86,11 +78,11 @@ def objective_perturbation_noise(
     epsilon, delta = perturbation_budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
     law, scale = "gaussian" if delta else "l2-laplace", bounds.tilt_scale(epsilon, delta)
     form, divisor, moved = bounds.tilted
-    tilt = CertifiedNoise(law, scale, moved, bounds.dimension, form)
+    tilt = certificates.CertifiedNoise(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(tilt.norm_upper_bound / divisor)
     short, size = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance), tilt.dimension
     scale = calibrated_release_scale(perturbation_release_budget(guarantee, RELEASE_SHARE, law), short, size)
-    release = CertifiedNoise(law, scale, short, size, "coefficients", tolerance=tolerance)
+    release = certificates.CertifiedNoise(law, scale, short, size, "coefficients", tolerance=tolerance)
     return CertificateCalibration({"objective": tilt, "release": release}, tolerance)
 
 
@@ -112,7 +104,7 @@ def perturbation_release_budget(guarantee: Guarantee, share: float, law: str) ->
     return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
 
 
-@proves("objective")
+@certificates.proves("objective")
 def prove_objective_perturbation(certificate: Certificate) -> CertificateProof:
     """Add the costs of the linear term, by its theorem, and of the release noise; over all problems."""
     certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
@@ -122,7 +114,7 @@ def prove_objective_perturbation(certificate: Certificate) -> CertificateProof:
 
 
 def prove_perturbed_objective(
-    certificate: Certificate, search_share: float = 0.0, counts: Sequence[CertifiedNoise] = ()
+    certificate: Certificate, search_share: float = 0.0, counts: Sequence[certificates.CertifiedNoise] = ()
 ) -> CertificateProof:
     """Compose the linear term, the release and the counts of a search before them.
 
@@ -183,10 +175,7 @@ class ObjectivePerturbation(PrivateMechanism):
         check_mechanism_solver(self.solver, type(self).__name__)
         return parameters
 
-    def _run(
-        self, objective: LinearlyPerturbableObjective, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> Array:
-        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
+    def _run(self, objective: ExtendedObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         self._measure_pairs(minimiser, certificate, record)
         return minimiser.release(self.solver)

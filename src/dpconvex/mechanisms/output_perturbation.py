@@ -22,15 +22,7 @@ from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    CertifiedNoise,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -100,7 +92,7 @@ def _smallest_output_gap(bounds: Bounds) -> float:
     return math.inf
 
 
-@calibrates("output")
+@certificates.calibrates("output")
 def calibrate_output_perturbation(
     bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -125,11 +117,11 @@ def calibrate_output_perturbation(
     else:
         law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
     scale = calibrated_release_scale(budget, sensitivity, dimension)
-    release = CertifiedNoise(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
+    release = certificates.CertifiedNoise(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
     return CertificateCalibration({"release": release}, tolerance)
 
 
-@proves("output")
+@certificates.proves("output")
 def prove_output_perturbation(certificate: Certificate) -> CertificateProof:
     """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
     bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
@@ -212,7 +204,6 @@ class OutputPerturbation(PrivateMechanism):
         return parameters
 
     def _run(self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the certified minimiser plus the output's noise, as the certificate states it."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         released = minimiser.release(self.solver, GAP in certificate.parameters)
         radius = certificate.parameters.get(RADIUS)

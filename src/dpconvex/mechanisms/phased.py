@@ -19,15 +19,7 @@ from dpconvex.privacy.bounds import phases as phase_bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.phases import Phase
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    CertifiedNoise,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
 from dpconvex.privacy.noise import NoiseSource
@@ -83,7 +75,6 @@ class Phased(PrivateMechanism):
         return parameters
 
     def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return the released point of the last phase."""
         return release_phased_minimisers(objective, certificate, noise)
 
 
@@ -194,8 +185,8 @@ def _phased_run_sensitivity(
     return local.minimiser_sensitivity(tolerance), tolerance
 
 
-@calibrates("phased-erm")
-@calibrates("phased-sgd")
+@certificates.calibrates("phased-erm")
+@certificates.calibrates("phased-sgd")
 def calibrate_phased(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
     """Derive the noise of all phases, each of which may spend the whole budget."""
     kind = PhasedSGD if PhasedSGD.name in parameters else PhasedERM
@@ -206,13 +197,13 @@ def calibrate_phased(bounds: LinearBounds, guarantee: Guarantee, parameters: Par
     phases, noise = phase_bounds.phases_of(bounds.n_samples, settings), {}
     for name, phase in zip(phase_bounds.phase_names(phases), phases, strict=True):
         sensitivity, tolerance = _phased_run_sensitivity(kind, bounds, settings, phase)
-        std = calibrated_release_scale(budget, sensitivity, bounds.dimension)
-        noise[name] = CertifiedNoise(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
+        std, size = calibrated_release_scale(budget, sensitivity, bounds.dimension), bounds.dimension
+        noise[name] = certificates.CertifiedNoise(law, std, sensitivity, size, "coefficients", tolerance=tolerance)
     return CertificateCalibration(noise, max(term.tolerance for term in noise.values()))
 
 
-@proves("phased-erm")
-@proves("phased-sgd")
+@certificates.proves("phased-erm")
+@certificates.proves("phased-sgd")
 def prove_phased(certificate: Certificate) -> CertificateProof:
     """Return the guarantee of disjoint phases: the largest ``mu``, or epsilon, of any of them, over all problems.
 

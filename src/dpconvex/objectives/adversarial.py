@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
 from typing import ClassVar, cast
@@ -13,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_positive, parameter_error
+from dpconvex.checks import parameter_error
 from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, moved_block_gram, takes_sparse_blocks
-from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
 from dpconvex.objectives import adversary_sets
-from dpconvex.objectives.adversary_sets import Shape, Support
+from dpconvex.objectives.adversary_sets import Shape
 from dpconvex.objectives.empirical import empirical_slopes_with_error
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RowObjective, exact_difference, exact_objective_margins
 from dpconvex.types import Array
@@ -37,15 +34,12 @@ class AdversarialRowsObjective(RowObjective):
         Mapped rows, pointwise loss, ridge (of the intercept too), and the public N (the number of records by default).
     radius : float
         How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
+    norm : {"l2", "linf", "l1", "box", "hull"}
         Norm of the radius, or the set that it multiplies (:mod:`~dpconvex.objectives.adversary_sets`).
     width : float
         Width of the smoothing of the set's support function M.
     shape : tuple, optional
-        Half-widths of a box, vectors of a hull, or ``(length, curvature)`` of a set of one's own.
-    support : callable, optional
-        Smooth support function of a set of one's own, tried by :func:`check_support`. The guarantee rests on its two
-        constants.
+        Half-widths of a box, or vectors of a hull.
     """
 
     kind: ClassVar[str]  # the name in a certificate
@@ -53,24 +47,20 @@ class AdversarialRowsObjective(RowObjective):
 
     def __init__(
         self, rows: Rows, loss: Loss, alpha: float, radius: float, norm: str = "l2", width: float = 0.01,
-        divisor: float | None = None, shape: Shape | None = None, support: Support | None = None,
+        divisor: float | None = None, shape: Shape | None = None,
     ) -> None:  # fmt: skip
         owner, example = type(self).__name__, {"margin": "Logistic()", "residual": "Huber(0.2)"}[self.loss_kind]
         needed = PointwiseLoss if self.loss_kind == "residual" else Loss
         if not isinstance(loss, needed) or loss.kind != self.loss_kind:
             raise parameter_error("loss", owner, f"a {self.loss_kind} loss, such as {example}", type(loss).__name__)
-        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
-            raise parameter_error("norm", owner, "'l2', 'linf', 'l1', 'box', 'hull' or 'own'", repr(norm))
+        if norm not in ("l2", "linf", "l1", "box", "hull"):
+            raise parameter_error("norm", owner, "'l2', 'linf', 'l1', 'box' or 'hull'", repr(norm))
         super().__init__(rows, loss, alpha, divisor)
         self.radius, self.width = float(radius), float(width)
-        self.norm, self.shape, self.support = norm, shape, support
+        self.norm, self.shape = norm, shape
         self._lead = int(rows.row_map.fit_intercept)
-        if support is not None:
-            length, curvature = shape or (0.0, 0.0)
-            adversary_sets.check_support(support, self.dim - self._lead, length, curvature)  # type: ignore[arg-type]
-        self._support_length = adversary_sets.adversary_set_length(
-            norm, self.dim - self._lead, shape
-        )  # sup ||gradient of M||
+        # sup ||gradient of M||
+        self._support_length = adversary_sets.adversary_set_length(norm, self.dim - self._lead, shape)
         self.perturbation_norm = self.radius * self._support_length
         longest = self.rows.row_map.weighted_norm + self.perturbation_norm
         self.gradient_bound = float(self._share * loss.lipschitz * longest)  # of the mean of losses
@@ -84,13 +74,11 @@ class AdversarialRowsObjective(RowObjective):
     @property
     def _support_curvature(self) -> float:
         """``sup ||Hessian of M||``."""
-        if self.norm == "own":
-            return float(self.shape[1])  # type: ignore[index, arg-type]
         return self._support_length**2 / self.width
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
-        smoothed = self.norm, self.width, self.shape, self.support
+        smoothed = self.norm, self.width, self.shape
         taken, slope, bend = adversary_sets.smoothed_adversary_support(theta[self._lead :], *smoothed)
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
@@ -163,11 +151,9 @@ class AdversarialObjective(AdversarialRowsObjective):
 
         The other sets' gradients are quotients, computed within a few roundings of themselves.
         """
-        if self.norm not in ("l1", "hull", "own"):
+        if self.norm not in ("l1", "hull"):
             return 0.0
         pull = self._share * float(self.loss.lipschitz) * self.radius
-        if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
-            return 1.01 * UNIT * (self.dim + 20) * pull * (self._support_curvature * size + self.perturbation_norm)
         return 1.01 * UNIT * (self.dim + 20) * pull * self._support_length**2 / self.width * size
 
     def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
@@ -180,15 +166,13 @@ class AdversarialObjective(AdversarialRowsObjective):
         _, slope, _ = self._adversary(theta + shift)
         taken, left = self._adversary_takes(theta, shift)
         loss, reach = self.loss, self.perturbation_norm
-        # The value of one's own support function is taken to err by 16 roundings of its bound.
-        loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
 
         def adversarial_gradient_part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = exact_objective_margins(block, theta)
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             z = exact_difference(z, y * taken, -correction)  # exact products: labels are -1 and +1
-            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
+            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths
             slopes, errors = empirical_slopes_with_error(loss, y, z, error)
             weights = w * (lengths + reach)
             sums = CompensatedBlockSum(w * slopes, np.column_stack([block, y]))
@@ -207,9 +191,6 @@ class AdversarialObjective(AdversarialRowsObjective):
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
             whole = [Decimal(a) + Decimal(b) for a, b in pairs]
-            if self.support is not None:
-                taken = self.support((theta + shift)[self._lead :])[0]
-                return self.radius * float(taken), 0.0
             norm = adversary_sets.exact_adversary_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)
@@ -351,42 +332,6 @@ def adversarial_loss_minimiser(loss: PointwiseLoss) -> float:
     return 0.5 * (low + high)
 
 
-@dataclass(frozen=True, eq=False)
-class SaddleProblem:
-    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
-
-    Parameters
-    ----------
-    dim, adversary_dim : int
-        Sizes of w and of v (flattened).
-    gradient_w, gradient_v : callable
-        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
-    strong_convexity, strong_concavity, smoothness : float
-        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
-    project : callable, optional
-        Euclidean projection of v on the convex set V; the identity by default.
-    """
-
-    dim: int
-    adversary_dim: int
-    gradient_w: Callable[[Array, Array], Array]
-    gradient_v: Callable[[Array, Array], Array]
-    strong_convexity: float
-    strong_concavity: float
-    smoothness: float
-    project: Callable[[Array], Array] = np.asarray
-    rounding: float = 1e-13
-
-    def __post_init__(self) -> None:
-        for name in ("strong_convexity", "strong_concavity", "smoothness"):
-            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
-
-    def ascent_residual(self, w: Array, v: Array) -> float:
-        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
-        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
-        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
-
-
 class CostlyAdversaryObjective(RowObjective):
     r"""Mean of losses against an adversary who pays for moving a row.
 
@@ -483,40 +428,6 @@ class CostlyAdversaryObjective(RowObjective):
         slopes = share * loss.smoothness * margins + LOSS_ULPS * bound
         sums = (self.rows.additions + self.dim + 20) * bound
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
-
-    def saddle(self) -> SaddleProblem:
-        r"""Return the adversary's saddle problem ``min_theta max_v``, for `dpconvex.solvers.MinimaxProximalPoint`.
-
-        The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
-        Hessian have the same scale. Rows are kept in memory.
-        """
-        assert isinstance(self.rows, MemoryRows), "the adversary moves rows in memory"
-        block, y, w = self.rows.mapped()
-        scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
-        count, width = len(y), self.dim - self._lead
-        loss, cost, lead = self.loss, self.cost, self._lead
-
-        def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
-            moves = q.reshape(count, width) / scale
-            margins = y * (block @ theta + moves @ theta[lead:])
-            return w / self.divisor * loss.gradient(1.0, margins) * y, moves
-
-        def gradient_w(theta: Array, q: Array) -> Array:
-            multiples, moves = slopes(theta, q)
-            gradient = multiples @ block + self.alpha * theta
-            gradient[lead:] += multiples @ moves
-            return np.asarray(gradient)
-
-        def gradient_v(theta: Array, q: Array) -> Array:
-            multiples, _ = slopes(theta, q)
-            return np.asarray((multiples[:, None] / scale * theta[lead:]).ravel() - cost * q)
-
-        longest = self.rows.row_map.weighted_square**0.5 + self.reach
-        cross = loss.smoothness * longest * self.radius + loss.lipschitz
-        concavity = cost - loss.smoothness * self.radius**2
-        smoothness = loss.smoothness * longest**2 + self.alpha + cross + cost
-        sizes = self.dim, count * width
-        return SaddleProblem(*sizes, gradient_w, gradient_v, self.alpha, concavity, smoothness)
 
     def _moved(self, theta: Array) -> tuple[Array, float]:
         """Return the coefficients without the intercept, padded, and ``k``; k is capped far from any minimiser."""

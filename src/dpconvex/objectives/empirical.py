@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -100,7 +99,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None, linear: npt.ArrayLike | None = None
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -260,19 +259,6 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         roundings = (additions + 8) * terms + 4 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
-
-
-class MultiTargetEmpiricalObjective(EmpiricalObjective):
-    """The empirical objective of the first of several targets of the same rows, which knows the others."""
-
-    def __init__(self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None) -> None:
-        super().__init__(targets[0], loss, alpha, divisor)
-        self.targets = targets
-
-    @property
-    def public_facts(self) -> dict[str, object]:
-        """Facts about this objective that the certificate of a release must state."""
-        return {**super().public_facts, "targets": len(self.targets)}
 
 
 def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:

@@ -40,72 +40,46 @@ class Objective(Protocol):
         """Bound of the norm of the floating-point error of `gradient`."""
 
 
-class TwiceDifferentiableObjective(Objective, Protocol):
-    """An objective with a Hessian."""
-
-    @property
-    def gradient_bound(self) -> float:
-        """Bound of the gradient norm of the mean of losses."""
-
-    def hessian(self, theta: Array) -> Array:
-        """Hessian at theta; its accuracy decides about speed only."""
-
-
-class LinearlyPerturbableObjective(Objective, Protocol):
-    """An objective to which a linear term can be added."""
-
-    def with_linear(self, linear: npt.ArrayLike) -> Objective:
-        """Return the objective with ``<linear, theta>`` added."""
-
-
-class RefinableObjective(TwiceDifferentiableObjective, Protocol):
-    """An objective whose gradient can be computed with twice the digits."""
-
-    def value(self, theta: Array) -> float:
-        """Value at theta."""
-
-    def refined_gradient(self, theta: Array, offset: Array | None = None) -> tuple[Array, float]:
-        """Gradient at ``theta + offset``, and a bound of the norm of its error."""
-
-
-class SubsamplableObjective(TwiceDifferentiableObjective, Protocol):
-    """An objective that can be approximated on part of the rows."""
+class ExtendedObjective(Objective, Protocol):
+    """What an objective may offer beyond that, or a part of it: ask with :func:`offers`."""
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
 
-    def subsample(self, rows: int) -> TwiceDifferentiableObjective:
-        """Return the objective of about so many rows."""
-
-
-class SmoothableObjective(TwiceDifferentiableObjective, Protocol):
-    """An objective whose loss can be made smoother, for a warm start."""
+    @property
+    def gradient_bound(self) -> float:
+        """Bound of the gradient norm of the mean of losses."""
 
     @property
     def kink_width(self) -> float:
         """Margin over which the loss turns."""
 
+    def value(self, theta: Array) -> float:
+        """Value at theta."""
+
+    def hessian(self, theta: Array) -> Array:
+        """Hessian at theta; its accuracy decides about speed only."""
+
+    def refined_gradient(self, theta: Array, offset: Array | None = None) -> tuple[Array, float]:
+        """Gradient at ``theta + offset`` with twice the digits, and a bound of the norm of its error."""
+
+    def with_linear(self, linear: npt.ArrayLike) -> Objective:
+        """Return the objective with ``<linear, theta>`` added."""
+
+    def subsample(self, rows: int) -> ExtendedObjective:
+        """Return the objective of about so many rows."""
+
     def margin_scale(self, theta: Array) -> float:
         """Scale on which the data term varies."""
 
-    def smoothed(self, width: float) -> TwiceDifferentiableObjective:
-        """Return the objective with a loss that turns over at least this width."""
+    def smoothed(self, width: float) -> ExtendedObjective:
+        """Return the objective with a loss that turns over at least this width: a warm start."""
 
 
-def can_refine(objective: Objective) -> TypeGuard[RefinableObjective]:
-    """Return whether the objective offers ``refined_gradient``."""
-    return hasattr(objective, "refined_gradient")
-
-
-def can_subsample(objective: Objective) -> TypeGuard[SubsamplableObjective]:
-    """Return whether the objective offers ``subsample``."""
-    return hasattr(objective, "subsample")
-
-
-def can_smooth(objective: Objective) -> TypeGuard[SmoothableObjective]:
-    """Return whether the objective offers ``smoothed``."""
-    return hasattr(objective, "smoothed")
+def offers(objective: Objective, name: str) -> TypeGuard[ExtendedObjective]:
+    """Return whether the objective offers a method by this name, and what goes with it."""
+    return hasattr(objective, name)
 
 
 def exact_difference(y: Array, z: Array, correction: Array) -> Array:
@@ -117,7 +91,7 @@ def exact_difference(y: Array, z: Array, correction: Array) -> Array:
 
 def exact_objective_margins(block: Array, theta: Array) -> tuple[Array, Array]:
     """Return the margins ``block @ theta`` rounded, and what the rounding lost."""
-    from dpconvex.engine.dense_kernels import dense_margins_with_error
+    from dpconvex.engine.compensated_kernels import dense_margins_with_error
 
     z, correction = np.empty(len(block)), np.empty(len(block))
     dense_margins_with_error(block, theta, z, correction)
@@ -181,9 +155,6 @@ class LinearTermObjective(RidgeObjective):
     """A ridged objective plus ``<b, theta>`` with ``b = linear``, in mean form (divided by N)."""
 
     linear: Array
-
-    def _set_linear(self, linear: npt.ArrayLike | None) -> None:
-        self.linear = self._checked_linear_term(np.zeros(self.dim) if linear is None else linear)
 
     def _checked_linear_term(self, vector: npt.ArrayLike) -> Array:
         checked = np.array(vector, dtype=np.float64)
@@ -255,7 +226,7 @@ class CentredObjective:
     coefficients are known far better.
     """
 
-    def __init__(self, objective: RefinableObjective, centre: Array) -> None:
+    def __init__(self, objective: ExtendedObjective, centre: Array) -> None:
         self.objective = objective
         self.centre = np.array(centre, dtype=np.float64)
         self.dim = int(objective.dim)

@@ -5,15 +5,11 @@ through the nodes (a convolution with blocks that are computed once), and the re
 the sigmoid is 1 or an exponential, which separates into two factors, to 20 digits. Every number comes out with a small
 error relative to itself, however wide the scores spread. Where few pairs are near each other they are added directly.
 
-What the nodes need of a class is a table of Chebyshev moments per occupied interval, `PairCellMoments`. Such tables add
-over parts of the data, so that sums over pairs need no list of scores.
-
 Piecewise quadratics (hinge, squared hinge, least squares): sorted scores and running sums, exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -93,53 +89,6 @@ class _PairCells:
         from dpconvex.objectives.compiled_pair_sums import compiled_pair_cells
 
         return np.asarray(compiled_pair_cells(self.scores, self.each, self.index, coefficients))
-
-
-@dataclass(frozen=True)
-class PairCellMoments:
-    """Chebyshev moments of the scores of one class: a table that adds over parts of the data."""
-
-    floors: Array  # left ends of the occupied unit intervals, increasing
-    moments: Array  # (cells, 14): sum_j T_k(x_j) per interval, with the local coordinate x in [-1, 1]
-    wide: bool = False  # whether scores spread over so many intervals that a table does not pay; it is empty then
-
-    @classmethod
-    def of(cls, scores: Array) -> PairCellMoments:
-        """Collect scores in cells, of whose moments sums over pairs are made."""
-        empty = np.empty(0), np.empty((0, NODES))
-        if scores.size == 0:
-            return cls(*empty)
-        if not float(np.abs(scores).max()) < _DENSE / 2:
-            return cls(*empty, True)
-        cells = _PairCells(np.ascontiguousarray(scores, dtype=np.float64))
-        return cls(cells.floors, cells.moments())
-
-    def __add__(self, other: PairCellMoments) -> PairCellMoments:
-        """Return the table of both sets of scores."""
-        if np.array_equal(self.floors, other.floors):
-            return PairCellMoments(self.floors, self.moments + other.moments, self.wide or other.wide)
-        floors = np.union1d(self.floors, other.floors)
-        moments = np.zeros((floors.size, NODES))
-        for part in (self, other):
-            moments[np.searchsorted(floors, part.floors)] += part.moments
-        return PairCellMoments(floors, moments, self.wide or other.wide)
-
-    def sums_at(self, floors: Array, kind: str = "slope", mirrored: bool = False) -> Array:
-        """Return ``sum_j f(s - t_j)`` over these scores t, as coefficients for s in the unit intervals from floors.
-
-        ``kind`` is as for `logistic_pair_sums`; mirrored, f takes ``t_j - s`` instead.
-        """
-        if not mirrored:
-            return pair_cell_coefficients(floors, self.floors, self.moments, kind)
-        # The same of negative scores, whose right interval ends count as inside.
-        targets, sources = (-1 - ends[::-1] for ends in (floors, self.floors))
-        return _reverse_moments(pair_cell_coefficients(targets, sources, _reverse_moments(self.moments), kind))
-
-
-def _reverse_moments(table: Array) -> Array:
-    """Return moments or coefficients for ``-x`` in the opposite order of intervals."""
-    signs = np.where(np.arange(NODES) % 2, -1.0, 1.0)
-    return np.ascontiguousarray(table[::-1] * signs)
 
 
 def logistic_pair_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:

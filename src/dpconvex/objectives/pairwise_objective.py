@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import RowFunction, RowMap, Sums
+from dpconvex.engine.rows import RowFunction, RowIndices, RowMap, Sums
 from dpconvex.engine.summation import block_rows, pairwise_summation, spread_indices
 from dpconvex.losses.pair_losses import PairLogistic, PairLoss
 from dpconvex.objectives import pair_sums
 from dpconvex.objectives.objective import UNIT, LinearTermObjective
-from dpconvex.objectives.pair_sums import RELATIVE_ERROR, PairCellMoments, logistic_pair_sums, quadratic_pair_sums
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, logistic_pair_sums, quadratic_pair_sums
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class PairwiseObjective(LinearTermObjective):
             positive = targets > 0 if positive is None else positive
         X = np.asarray(rows, dtype=np.float64)
         super().__init__(X.shape[1], alpha)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
         which = np.asarray(positive, dtype=bool)
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])
@@ -197,14 +196,6 @@ class PairwiseObjective(LinearTermObjective):
             return -self._scale * logistic_pair_sums(-s, -t), -self._scale * logistic_pair_sums(t, s)
         return quadratic_pair_sums(s, t, pieces), quadratic_pair_sums(t, s, pieces, mirrored=True)
 
-    def _total(self, s: Array, t: Array) -> float:
-        if s.size == 0 or t.size == 0:
-            return 0.0
-        pieces = self.loss.piecewise_quadratic
-        if pieces is None:
-            return float(self._scale * logistic_pair_sums(-s, -t, "value").sum())
-        return float(quadratic_pair_sums(s, t, pieces, "value").sum())
-
     def value(self, w: npt.ArrayLike) -> float:
         """F(w)."""
         w = np.asarray(w, dtype=np.float64)
@@ -221,7 +212,12 @@ class PairwiseObjective(LinearTermObjective):
 
     def _data_value(self, w: Array) -> float:
         """Return the sum of the losses of all pairs."""
-        return self._total(*self._scores(w))
+        (s, t), pieces = self._scores(w), self.loss.piecewise_quadratic
+        if s.size == 0 or t.size == 0:
+            return 0.0
+        if pieces is None:
+            return float(self._scale * logistic_pair_sums(-s, -t, "value").sum())
+        return float(quadratic_pair_sums(s, t, pieces, "value").sum())
 
     def _data_gradient(self, w: Array) -> Array:
         """Return the gradient of the sum of the losses of all pairs."""
@@ -321,11 +317,9 @@ def combine_pairwise_rows(rows: Array, multiples: Array) -> Array:
 class PartitionedPairwiseObjective(PairwiseObjective):
     """`PairwiseObjective` of rows that are not copied, with the same sums up to rounding.
 
-    Rows are mapped block by block in every pass. The first pass of an evaluation collects the scores of each class, for
-    logistic losses as moments per unit interval of scores, which add over partitions; the second combines the rows with
-    the slopes at their scores. Piecewise quadratics, and scores that spread over more intervals than pay, take the
-    scores themselves: one number per row. The Hessian is that of a sample, so Newton's method may need many steps, or
-    fail.
+    Rows are mapped block by block in every pass. The first pass of an evaluation collects the scores of each class, one
+    number per row; the second combines the rows with the slopes at their scores. The Hessian is that of a sample, so
+    Newton's method may need many steps, or fail.
 
     Parameters
     ----------
@@ -336,7 +330,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     Notes
     -----
-    Privacy: that of `PairwiseObjective`. Counts of classes and tables of scores are private and stay inside.
+    Privacy: that of `PairwiseObjective`. Counts of classes and scores are private and stay inside.
     """
 
     def __init__(
@@ -348,7 +342,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         del self.positives, self.negatives
         self.rows, self.row_map, self.n_rows = rows, rows.row_map, rows.n_rows
         self._changes: tuple[RowChange, ...] = ()
-        self._last: tuple[Array, tuple[PairCellMoments, PairCellMoments]] | None = None
+        self._last: tuple[Array, tuple[Array, Array]] | None = None  # scores
 
     @cached_property
     def _class_counts(self) -> list[tuple[int, int]]:
@@ -363,7 +357,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of the pairs' rows, labels +1 and -1 and weights of 1."""
-        changed = _compose_pairwise_changes(self._changes)
+        changed = self._changed
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             there = y != 0  # ignored rows belong to no class
@@ -379,13 +373,18 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _pairwise_numbers(self, function: RowChange) -> Iterator[Sums]:
         """Yield one number for every row of the pairwise objective's two classes, partition after partition."""
-        number = _compose_pairwise_changes((*self._changes, function))
+        changed = self._changed
 
         def by_class(rows: MemoryRows) -> tuple[Array, Array]:
-            numbers = rows.reweighted(lambda block, w: number(block)).weights
+            numbers = rows.reweighted(lambda block, w: function(changed(block))).weights
             return numbers[rows.targets > 0], numbers[rows.targets < 0]
 
         return self.rows.each(by_class)
+
+    @property
+    def _changed(self) -> RowChange:
+        """All changes of rows, one after the other."""
+        return partial(_change_pairwise_rows, self._changes)
 
     def _change_rows(self, function: RowChange) -> None:
         self._changes = (*self._changes, function)
@@ -401,7 +400,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             for side in range(2):
                 first, last = np.searchsorted(chosen[side], (start[side], stop[side]))
                 local.append(chosen[side][first:last] - start[side])
-            calls.append(_take_pairwise_classes(_compose_pairwise_changes(self._changes), local[0], local[1]))
+            calls.append(partial(_take_pairwise_classes, self._changed, *local))
         parts = list(self.rows.each(calls))
         return self._pairwise_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
@@ -415,64 +414,22 @@ class PartitionedPairwiseObjective(PairwiseObjective):
             self._samples[self._changes] = self.subsample(_SAMPLE)
         return self._samples[self._changes].hessian(w)
 
-    def _pairwise_cells(self, w: Array) -> tuple[PairCellMoments, PairCellMoments] | None:
-        """Return tables of both classes' pairwise scores, remembered for the last w, or None where scores must do."""
-        if self.loss.piecewise_quadratic is not None:
-            return None
-        if self._last is None or not np.array_equal(self._last[0], w):
-            changed = _compose_pairwise_changes(self._changes)
-
-            def collect(block: Array, y: Array, _: Array) -> tuple[PairCellMoments, PairCellMoments]:
-                scores = changed(block) @ w
-                return PairCellMoments.of(scores[y > 0]), PairCellMoments.of(scores[y < 0])
-
-            ahead, behind = self.rows.sum(collect)
-            self._last = (w.copy(), (ahead, behind))
-        return None if any(cells.wide for cells in self._last[1]) else self._last[1]
-
-    def _data_value(self, w: Array) -> float:
-        cells = self._pairwise_cells(w)
-        if cells is None:
-            return super()._data_value(w)
-        ahead, behind = cells
-        if not (ahead.floors.size and behind.floors.size):
-            return 0.0
-        coefficients = behind.sums_at(ahead.floors, "value", mirrored=True)
-        return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
-
     def _data_gradient(self, w: Array) -> Array:
-        """Return the pairwise gradient without penalty, from tables of scores where there are some."""
-        cells = self._pairwise_cells(w)
-        changed = _compose_pairwise_changes(self._changes)
-        if cells is not None:
-            ahead, behind = cells
-            if not (ahead.floors.size and behind.floors.size):
-                return np.zeros(self.dim)
-            near = [np.unique(np.add.outer((-1, 0, 1), table.floors)) for table in cells]  # with neighbours
-            largest = [self._scale * count for count in self.counts]
-            below = _PairwiseSlopes(near[0], -self._scale * behind.sums_at(near[0], mirrored=True), -largest[1], 0.0)
-            above = _PairwiseSlopes(near[1], self._scale * ahead.sums_at(near[1]), 0.0, largest[0])
-
-            def combine(block: Array, y: Array, _: Array) -> tuple[Array]:
-                block = changed(block)
-                scores, multiples = block @ w, np.zeros(len(block))
-                for which, slopes in ((y > 0, below), (y < 0, above)):
-                    multiples[which] = slopes(scores[which])
-                return (combine_pairwise_rows(block, multiples),)
-
-            return np.asarray(self.rows.sum(combine)[0])
         s, t = self._scores(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
         slopes = [np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))]
-        calls = [_weigh_pairwise_classes(changed, *both) for both in zip(*slopes, strict=True)]
+        calls = [partial(_weigh_pairwise_classes, self._changed, *both) for both in zip(*slopes, strict=True)]
         return np.asarray(pairwise_summation(self.rows.each(calls))[0])
 
     def _scores(self, w: Array) -> tuple[Array, Array]:
-        """Return the scores of both classes, partition after partition."""
-        parts = list(self._pairwise_numbers(lambda block: np.asarray(block @ w)))
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        """Return the scores of both classes, partition after partition; remembered for the last w."""
+        if self._last is None or not np.array_equal(self._last[0], w):
+            parts = list(self._pairwise_numbers(lambda block: np.asarray(block @ w)))
+            ahead, behind = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+            self._last = (w.copy(), (ahead, behind))
+        return self._last[1]
 
     @property
     def _additions(self) -> int:
@@ -482,15 +439,10 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 # Functions that engines may send to other machines: they hold what they need and not the objective.
 
 
-def _compose_pairwise_changes(changes: tuple[RowChange, ...]) -> RowChange:
-    """Return all changes of rows, one after the other."""
-
-    def changed(block: Array) -> Array:
-        for change in changes:
-            block = change(block)
-        return block
-
-    return changed
+def _change_pairwise_rows(changes: tuple[RowChange, ...], block: Array) -> Array:
+    for change in changes:
+        block = change(block)
+    return block
 
 
 def _count_classes(rows: MemoryRows) -> tuple[int, int]:
@@ -498,48 +450,20 @@ def _count_classes(rows: MemoryRows) -> tuple[int, int]:
 
 
 def _take_pairwise_classes(
-    changed: RowChange, positive: npt.NDArray[np.int64], negative: npt.NDArray[np.int64]
-) -> Callable[[MemoryRows], tuple[Array, Array]]:
-    """Return the function that takes some rows of each class, by their position in it."""
-
-    def take(rows: MemoryRows) -> tuple[Array, Array]:
-        ahead, behind = (
-            changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0]) if chosen.size else np.empty((0, rows.dim))
-            for which, chosen in ((rows.targets > 0, positive), (rows.targets < 0, negative))
-        )
-        return ahead, behind
-
-    return take
+    changed: RowChange, positive: RowIndices, negative: RowIndices, rows: MemoryRows
+) -> tuple[Array, Array]:
+    """Return some rows of each class, by their position in it."""
+    ahead, behind = (
+        changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0]) if chosen.size else np.empty((0, rows.dim))
+        for which, chosen in ((rows.targets > 0, positive), (rows.targets < 0, negative))
+    )
+    return ahead, behind
 
 
-def _weigh_pairwise_classes(changed: RowChange, ahead: Array, behind: Array) -> Callable[[MemoryRows], tuple[Array]]:
-    """Return the function that adds rows times given slopes."""
-
-    def weigh(rows: MemoryRows) -> tuple[Array]:
-        multiples = np.zeros(rows.n_rows)
-        multiples[rows.targets > 0] = ahead
-        multiples[rows.targets < 0] = -behind
-        (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairwise_rows(changed(block), w),))
-        return (total,)
-
-    return weigh
-
-
-@dataclass(frozen=True)
-class _PairwiseSlopes:
-    """A sum over the other class as a function of the score, between the bounds low and high."""
-
-    floors: Array
-    coefficients: Array
-    low: float
-    high: float
-
-    def __call__(self, scores: Array) -> Array:
-        from dpconvex.objectives.compiled_pair_sums import compiled_pair_cells
-
-        cell = np.minimum(np.searchsorted(self.floors, np.floor(scores)), self.floors.size - 1)
-        # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may
-        # be rounded to the other side, where the neighbour's coefficients are.
-        found = compiled_pair_cells(scores, self.floors[cell], cell, self.coefficients)
-        # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
-        return np.asarray(np.clip(found, self.low, self.high))
+def _weigh_pairwise_classes(changed: RowChange, ahead: Array, behind: Array, rows: MemoryRows) -> tuple[Array]:
+    """Return the sum of rows times given slopes."""
+    multiples = np.zeros(rows.n_rows)
+    multiples[rows.targets > 0] = ahead
+    multiples[rows.targets < 0] = -behind
+    (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairwise_rows(changed(block), w),))
+    return (total,)

@@ -19,7 +19,6 @@ from dpconvex.smoothing.vector_convolution import ConvolvedVectorLoss, SmoothedM
 from dpconvex.types import Array
 
 GRADIENT_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
-_REMEMBERED = 1 << 20  # second derivatives that a gradient leaves for the Hessian at the same point
 _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
 
@@ -40,10 +39,6 @@ class StructuredLinkLoss:
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """Curvature of every record, shape (n, 1, 1)."""
         return link_parts(self.link, u[:, 0])[2][:, None, None]
-
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        """Slope and curvature."""
-        return self.gradient(u), self.hessian(u)
 
 
 class StructuredNormTerm:
@@ -274,10 +269,9 @@ class StructuredObjective(LinearTermObjective):
                 f"loss. Got {outputs} instead."
             )
         super().__init__(records.dim, alpha)
-        self._set_linear(linear)
+        self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
         self.records, self.loss = records, loss
         self.divisor = float(records.n_rows if divisor is None else divisor)
-        self._seen: tuple[bytes, list[Array]] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -339,7 +333,6 @@ class StructuredObjective(LinearTermObjective):
         """Return the objective smoothed with a bandwidth of at least ``width``, for a warm start."""
         other, loss = copy.copy(self), cast(SmoothedMax, self.loss)  # whichever smoothed loss it is
         other.loss = replace(loss, bandwidth=max(width, loss.bandwidth))
-        other._seen = None
         return other
 
     def margin_scale(self, theta: Array) -> float:
@@ -370,20 +363,7 @@ class StructuredObjective(LinearTermObjective):
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient of the structured objective, ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        self._seen = None
-        if self.n_rows * self.records.outputs**2 > _REMEMBERED:
-            return self._gradient(self.gradient_sum(theta) / self.divisor, theta)
-        bends: list[Array] = []
-        loss = self.own_loss
-
-        def slopes(u: Array, level: Array | None) -> Array:
-            found, bent = loss.derivatives(u, level)
-            bends.append(bent)
-            return found
-
-        gradient = self._gradient(self._sum_slopes(theta, slopes) / self.divisor, theta)
-        self._seen = (theta.tobytes(), bends)
-        return gradient
+        return self._gradient(self.gradient_sum(theta) / self.divisor, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
@@ -392,15 +372,10 @@ class StructuredObjective(LinearTermObjective):
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of the structured objective, ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
-        seen = self._seen[1] if self._seen and self._seen[0] == theta.tobytes() else None
         norm, loss = self._norm, self.own_loss
         hessian = np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
-        for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
-            if seen is None:
-                u = _stacked_residuals(rows, targets, theta)
-                bends = loss.hessian(u, level)
-            else:
-                bends = seen[number]
+        for _, rows, targets, level in self.records.blocks():
+            bends = loss.hessian(_stacked_residuals(rows, targets, theta), level)
             weighted = bends @ rows.reshape(*targets.shape, self.dim)
             hessian += rows.T @ weighted.reshape(-1, self.dim)
         hessian /= self.divisor

@@ -1,34 +1,19 @@
 """The choice of mechanisms and parameters, and forecasts of their accuracy, from public facts. No data enters.
 
 ``mechanism_choice`` resolves ``mechanism="auto"`` and fills in what a user left open, ``output_penalties`` those of
-tilted, robust and top-rank models. ``forecasts`` and ``structured_forecasts`` predict the excess risk of a mechanism
-and minimise it. ``planner`` compares mechanisms before there are data, and ``cost_warning`` warns before a fit that
-noise will win.
+tilted, robust and top-rank models. ``excess_and_prescriptions`` and ``structured_prescriptions`` predict the excess
+risk of a mechanism and minimise it. ``planner`` compares mechanisms before there are data, and ``cost_warning`` warns
+before a fit that noise will win.
 """
 
-from typing import TYPE_CHECKING
-
-from dpconvex.on_demand import on_demand
-
-if TYPE_CHECKING:
-    from dpconvex.planning.excess_and_prescriptions import (
-        Prescription,
-        linear_preset,
-        objective_prescription,
-        output_prescription,
-    )
-    from dpconvex.planning.mechanism_choice import contractive_bandwidth
-    from dpconvex.planning.planner import Forecast, Forecasts, plan
-else:
-    __getattr__, __dir__ = on_demand(
-        __name__,
-        {
-            "Forecast": "planner", "Forecasts": "planner", "Prescription": "excess_and_prescriptions",
-            "contractive_bandwidth": "mechanism_choice", "linear_preset": "excess_and_prescriptions",
-            "objective_prescription": "excess_and_prescriptions", "output_prescription": "excess_and_prescriptions",
-            "plan": "planner",
-        },
-    )  # fmt: skip
+from dpconvex.planning.excess_and_prescriptions import (
+    Prescription,
+    linear_preset,
+    objective_prescription,
+    output_prescription,
+)
+from dpconvex.planning.mechanism_choice import contractive_bandwidth
+from dpconvex.planning.planner import Forecast, Forecasts, plan
 
 __all__ = [
     "Forecast", "Forecasts", "Prescription", "contractive_bandwidth", "linear_preset", "objective_prescription",

@@ -30,10 +30,9 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
 
 def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
     """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little."""
-    unbounded = certificates.certified_columns_problem(certificate)
+    unbounded, generous = certificates.certified_problems(certificate)
     if unbounded is not None:
         warnings.warn(unbounded, UnboundedColumnsWarning, stacklevel=6)
-    generous = certificates.certified_delta_problem(certificate)
     if generous is not None:
         warnings.warn(generous, certificates.LargeDeltaWarning, stacklevel=6)
     bounds, guarantee, parameters = certificate.bounds, certificate.guarantee, certificate.parameters

@@ -78,14 +78,6 @@ class Prescription:
     level: float | None = None  # of the smoothed pinball loss: nearer 1/2 where a wide bandwidth moves the quantile
 
 
-def pinball_excess_reference(quantile: float, mean: Array, variance: Array) -> Array:
-    """Return the expected pinball loss of a normal residual."""
-    std = np.sqrt(variance)
-    t = mean / std
-    density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-    return np.asarray(mean * (quantile - ndtr(-t)) + std * density)
-
-
 def quantile_excess(
     quantile: float, dimension: int, feature_moment: float, residual_scales: ArrayLike, *, sampling: ArrayLike = 0.0,
     alpha: ArrayLike = NO_PENALTY, gradient_std: ArrayLike = 0.0, release_std: ArrayLike = 0.0,
@@ -118,7 +110,11 @@ def quantile_excess(
     # This noise comes after solving, so it does not flatten the objective at the minimiser.
     error = error + (1 + (dimension - 1) * v) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
-    return np.asarray(pinball_excess_reference(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1)
+    # The expected pinball loss of a normal residual.
+    mean, std = -fitted * np.sqrt(smooth), np.sqrt(s * s + error)
+    t = mean / std
+    density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
+    return np.asarray((mean * (quantile - ndtr(-t)) + std * density) / best - 1)
 
 
 def mean_excess(excess: Array) -> Array:

@@ -151,7 +151,6 @@ def _pinball_and_kernel(request: LinearRequest) -> tuple[Pinball, Kernel]:
 
 
 def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: LinearRequest) -> MechanismChoice:
-    """Choose penalty, bandwidth and level of the objective mechanism for a quantile."""
     loss, kernel = _pinball_and_kernel(request)
     alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
     predicted = math.inf
@@ -173,13 +172,12 @@ def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearReques
 
 
 def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
-    """Choose the settings of a noisy descent mechanism, of quantiles or classifiers."""
     settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
-    if request.row_map is not None:
-        bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
+    if request.row_map is not None and request.row_map.low is None:
+        bounds = replace(bounds, max_norm=request.row_map.weighted(mechanism.clip_limit).max_norm)
     return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
 
 
@@ -252,13 +250,11 @@ _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
 }
 
 
-def contractive_bandwidth(
-    kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0, jump: float = 1.0
-) -> float:
+def contractive_bandwidth(kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0) -> float:
     """Choose the smallest bandwidth at which a mechanism's gradient step takes no two points further apart.
 
-    ``jump peak curvature_factor / (2 / step_size - alpha)``: the smoothed loss then has curvature
-    ``2 / step_size - alpha`` in theta. ``jump`` is the jump of the slope at the kink, 1 for the pinball loss.
+    ``peak curvature_factor / (2 / step_size - alpha)``: a smoothed pinball loss, whose slope jumps by 1, then has
+    curvature ``2 / step_size - alpha`` in theta.
     """
     room = 2 / step_size - alpha
     if not room > 0:
@@ -266,7 +262,7 @@ def contractive_bandwidth(
             "contractive_bandwidth needs step_size * alpha below 2. "
             f"Got step_size={step_size!r} and alpha={alpha!r} instead. Use a smaller step."
         )
-    return jump * kernel.peak * curvature_factor / room
+    return kernel.peak * curvature_factor / room
 
 
 def choose_structured_mechanism(mechanism: object, request: StructuredRequest, owner: str) -> MechanismChoice:
@@ -308,7 +304,6 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
 
 
 def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredRequest) -> MechanismChoice:
-    """Choose penalty and bandwidth of objective or output perturbation of a structured loss."""
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
@@ -324,7 +319,6 @@ def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredReques
 
 
 def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -> MechanismChoice:
-    """Choose the step size and bandwidth of a descent mechanism for a structured loss."""
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
         rate, predicted = structured.structured_step_size(request.bounds, request.guarantee, mechanism.steps)

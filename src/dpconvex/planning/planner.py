@@ -140,7 +140,6 @@ class PlannedProblem:
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
-        """Return the excess risk that the planner predicts for linear models and rates."""
         bounds, (moment, scales) = self.bounds, self._reference()
         if mechanism in ("objective", "output") and self.task in RATES:
             alpha = prescriptions.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
@@ -157,7 +156,6 @@ class PlannedProblem:
         return self._descent_excess(feature_moment=moment, residual_scales=scales)
 
     def _quantile_excess(self, mechanism: str, level: float) -> Array:
-        """Return the excess risk that the planner predicts for a quantile level."""
         bounds, (moment, scales) = self.bounds, self._reference()
         n, size = bounds.n_samples, bounds.dimension
         if mechanism == "gradient":
@@ -178,7 +176,6 @@ class PlannedProblem:
         return prescriptions.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
 
     def _logistic_risk(self, mechanism: str) -> float:
-        """Return the excess risk that the planner predicts for classifiers."""
         intercept = 1.0 if self.class_rate is None else prescriptions.logistic_excess_intercept(self.class_rate)
         if mechanism == "constant":
             return prescriptions.logistic_constant_excess(intercept)

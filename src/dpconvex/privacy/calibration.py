@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from dpconvex.checks import check_number, parameter_error
-from dpconvex.types import Array
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
 GRID_BITS = 40
@@ -58,27 +57,13 @@ def smallest_safe_scale(holds: Callable[[float], bool], start: float = 1.0) -> f
         low, high = (low, middle) if holds(middle) else (middle, high)
 
 
-def _mills_ratio(x: float | Array) -> Array:
-    """Return ``Phi(-x) / phi(x)``."""
-    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
-    return ratio
-
-
-def _gaussian_mills_difference(low: float, width: float) -> float:
-    """Return the Mills ratio m at ``low`` less that at ``low + width``; of close ones as the integral of 1 - x m."""
-    if width > 0.1:
-        return float(_mills_ratio(low) - _mills_ratio(low + width))
-    half = width / 2
-    x = low + half * (1 + _NODES)
-    return float(half * (_NODE_WEIGHTS @ (1 - x * _mills_ratio(x))))
-
-
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return delta of Gaussian noise with ``mu = sensitivity / std``, by which noise is calibrated, for any epsilon.
 
     ``delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``. With ``p = epsilon/mu - mu/2`` and
     ``q = p + mu`` both terms share the factor ``phi(p)``, so the difference is taken between two Mills ratios, which
-    keeps its relative accuracy where both tails are tiny.
+    keeps its relative accuracy where both tails are tiny: for close ones as the integral of ``1 - x m(x)`` of the ratio
+    ``m(x) = Phi(-x) / phi(x)``.
     """
     if mu < 0 or math.isnan(mu) or math.isnan(epsilon):
         raise ValueError(f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead.")
@@ -91,7 +76,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if p > 38:  # exp(-p^2 / 2) underflows: far below any delta worth naming
         return float(np.exp(log_ndtr(-p)))
     if p >= -5:
-        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _gaussian_mills_difference(p, mu)
+        near = p + mu / 2 * (1 + _NODES) if mu <= 0.1 else np.array([p, p + mu])
+        ratios = math.sqrt(math.pi / 2) * erfcx(near / math.sqrt(2))
+        apart = mu / 2 * (_NODE_WEIGHTS @ (1 - near * ratios)) if mu <= 0.1 else ratios[0] - ratios[1]
+        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * float(apart)
     return max(0.0, float(ndtr(-p)) - math.exp(epsilon + float(log_ndtr(-q))))
 
 

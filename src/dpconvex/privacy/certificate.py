@@ -318,7 +318,7 @@ class Certificate(CertifiedPromise):
     ) -> Certificate:
         """Derive a certificate from public facts; the only way one is made."""
         chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item))
-        derived = calibrate(mechanism, bounds, guarantee, chosen)
+        derived = _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, chosen)
         draft = cls(
             guarantee, bounds.relation, mechanism, theorem="", bounds=bounds, noise=derived.noise, sampler="",
             parameters={**chosen, **derived.stated}, solver_tolerance=derived.solver_tolerance, unit=bounds.unit,
@@ -330,7 +330,7 @@ class Certificate(CertifiedPromise):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Concerns that follow from the stated facts, so that nobody can take them out of a certificate."""
-        return tuple(text for text in (certified_columns_problem(self), certified_delta_problem(self)) if text)
+        return tuple(text for text in certified_problems(self) if text)
 
     @property
     def problems(self) -> int:
@@ -345,10 +345,6 @@ class Certificate(CertifiedPromise):
         return int(count)
 
     @property
-    def _released_numbers(self) -> int:
-        return self.problems * sum(term.releases * term.dimension for term in self.noise.values())
-
-    @property
     def failure_probability(self) -> float | None:
         """Largest distance of the certified noise from its ideal distribution; None for noise in floating point.
 
@@ -357,7 +353,8 @@ class Certificate(CertifiedPromise):
         """
         if any(not term.grid for term in self.noise.values()):
             return None
-        return self._released_numbers * FAILURE_PROBABILITY
+        numbers = self.problems * sum(term.releases * term.dimension for term in self.noise.values())
+        return numbers * FAILURE_PROBABILITY
 
     def for_group(self, size: int) -> Guarantee:
         """Return what the certificate promises to ``size`` records together, by the sharpest bound the noise proves.
@@ -408,18 +405,7 @@ class Certificate(CertifiedPromise):
         with refuse_malformed_certificate("The public facts do not support the guarantee"), np.errstate(all="ignore"):
             proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
             enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
-        self._check_certified_records()
-        wanted, proven = self.guarantee, proof.guarantee
-        require(enough, f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
-        if proof.sampler == EXACT:
-            check_certified_tails(self.guarantee, self._released_numbers)
-        for name, term in self.noise.items():
-            right = (term.effective_grid > 0) == (proof.sampler == EXACT)
-            require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
-        return proof
-
-    def _check_certified_records(self) -> None:
-        """Raise unless the certified mechanism's sums carry what the facts say of weights, people and ignored rows."""
+        # The sums of the mechanism must carry what the facts say of weights, people and ignored rows.
         bounds = self.bounds
         plain = bounds.unit == RECORD and not bounds.weighted_rows
         require(
@@ -433,6 +419,16 @@ class Certificate(CertifiedPromise):
             choice = str(stated).partition(":")[0]
             agrees = choice in ("error", "ignore") and bounds.ignored_rows == (choice == "ignore")
             require(agrees, "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
+        if not enough:
+            wanted, proven = self.guarantee, proof.guarantee
+            raise CertificateError(f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
+        if proof.sampler == EXACT:
+            numbers = self.problems * sum(term.releases * term.dimension for term in self.noise.values())
+            check_certified_tails(self.guarantee, numbers)
+        for name, term in self.noise.items():
+            right = bool(term.grid) == (proof.sampler == EXACT)
+            require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
+        return proof
 
     def check_bounds(self, *kinds: type, several: bool = False) -> None:
         """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
@@ -529,28 +525,24 @@ class Certificate(CertifiedPromise):
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
 
-def certified_delta_problem(certificate: Certificate) -> str | None:
-    """Return what is wrong with a certificate's delta above ``1 / n``, or None."""
-    guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
-    if not isinstance(guarantee, ApproxDP) or guarantee.delta_bound * rows <= 1:
-        return None
-    return (
-        f"The delta of {guarantee.delta_bound:g} is above 1/n = {1 / rows:.2g}: publishing one record in full, chosen "
-        "by chance, keeps such a promise. Use a delta far below 1/n."
-    )
-
-
 def finds_column_scales(certificate: Certificate) -> bool:
     """Return whether scales of columns without public bounds are found privately."""
     return bool(certificate.parameters.get("fit", {}).get("max_octaves", 0) > 0)
 
 
-def certified_columns_problem(certificate: Certificate) -> str | None:
-    """Return what is wrong with a certificate of columns without public bounds, or None."""
-    if certificate.parameters.get("feature_bounds", ()) is not None or finds_column_scales(certificate):
-        return None
-    return (
-        f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column to hold numbers from about "
-        "-1 to 1: one of far larger numbers, such as an income, makes predictions useless. Give public bounds of the "
-        "columns."
-    )
+def certified_problems(certificate: Certificate) -> tuple[str | None, str | None]:
+    """Return what is wrong with columns without public bounds, and with a delta above ``1 / n``; None for nothing."""
+    guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
+    columns = delta = None
+    if certificate.parameters.get("feature_bounds", ()) is None and not finds_column_scales(certificate):
+        columns = (
+            f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column to hold numbers from "
+            "about -1 to 1: one of far larger numbers, such as an income, makes predictions useless. Give public "
+            "bounds of the columns."
+        )
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound * rows > 1:
+        delta = (
+            f"The delta of {guarantee.delta_bound:g} is above 1/n = {1 / rows:.2g}: publishing one record in full, "
+            "chosen by chance, keeps such a promise. Use a delta far below 1/n."
+        )
+    return columns, delta

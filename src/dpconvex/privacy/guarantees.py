@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
+from dpconvex.privacy.calibration import gaussian_delta, gaussian_scale
 from dpconvex.privacy.description import Facts
 
 # Below this epsilon or mu, pure and Gaussian DP are compared by their tangent at 0.
@@ -26,6 +26,7 @@ _SMALL = 1e-4
 # Below this delta the Fourier transforms inside dp-accounting are no longer accurate enough.
 _SMALLEST_DELTA = 1e-10
 _MOST_GRID_POINTS = 500_000
+_FINITE = "a finite number of at least 0"
 
 
 class _Guarantee:
@@ -43,15 +44,8 @@ class _Guarantee:
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
-            return GaussianDP(gaussian_mu(self.epsilon_bound, self.delta_bound))
+            return GaussianDP(1 / gaussian_scale(self.epsilon_bound, self.delta_bound, 1.0))
         raise ValueError(f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead.")
-
-    def _store(
-        self, name: str, value: float, allowed: str = "a finite number of at least 0", high: float = math.inf
-    ) -> None:
-        """Check a constructor argument and store it under the name of its field."""
-        number = check_number(name.removesuffix("_bound"), type(self).__name__, value, allowed, 0, high)
-        object.__setattr__(self, name, number)
 
     def __repr__(self) -> str:
         arguments = (f"{name}={value!r}" for name, value in self.to_dict().items() if name != "kind")
@@ -112,8 +106,8 @@ class ApproxDP(_EpsilonDeltaGuarantee):
     kind: ClassVar[str] = "approx"
 
     def __init__(self, epsilon: float, delta: float) -> None:
-        self._store("epsilon_bound", epsilon)
-        self._store("delta_bound", delta, "a number in [0, 1)", 1)
+        object.__setattr__(self, "epsilon_bound", check_number("epsilon", "ApproxDP", epsilon, _FINITE, 0, math.inf))
+        object.__setattr__(self, "delta_bound", check_number("delta", "ApproxDP", delta, "a number in [0, 1)", 0, 1))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -137,7 +131,7 @@ class PureDP(_EpsilonDeltaGuarantee):
     kind: ClassVar[str] = "pure"
 
     def __init__(self, epsilon: float) -> None:
-        self._store("epsilon_bound", epsilon)
+        object.__setattr__(self, "epsilon_bound", check_number("epsilon", "PureDP", epsilon, _FINITE, 0, math.inf))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -161,7 +155,7 @@ class GaussianDP(_Guarantee):
     kind: ClassVar[str] = "gaussian"
 
     def __init__(self, mu: float) -> None:
-        self._store("mu", mu)
+        object.__setattr__(self, "mu", check_number("mu", "GaussianDP", mu, _FINITE, 0, math.inf))
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows from this guarantee."""

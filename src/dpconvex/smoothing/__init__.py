@@ -8,60 +8,37 @@
 [0.399, 0.693, 0.25, 0.188, 0.5]
 """
 
-from typing import TYPE_CHECKING
-
-from dpconvex.on_demand import on_demand
-
-if TYPE_CHECKING:
-    from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
-    from dpconvex.smoothing.kernels import (
-        KERNELS,
-        EpanechnikovKernel,
-        ExponentialKernel,
-        GaussianKernel,
-        Kernel,
-        LaplacianKernel,
-        LogisticKernel,
-        UniformKernel,
-    )
-    from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
-    from dpconvex.smoothing.moreau_envelopes import (
-        BowlMoreau,
-        HellingerEnvelope,
-        MoreauLoss,
-        PiecesMoreau,
-        VectorMoreau,
-        moreau,
-        moreau_vector,
-    )
-    from dpconvex.smoothing.vector_convolution import (
-        SmoothedFacets,
-        SmoothedL1,
-        SmoothedMax,
-        SmoothedProfile,
-        convolve_vector,
-    )
-else:
-    _KERNELS = ("Epanechnikov", "Exponential", "Gaussian", "Laplacian", "Logistic", "Uniform", "")
-    _MOREAU = (
-        *("BowlMoreau", "HellingerEnvelope", "MoreauLoss", "PiecesMoreau", "VectorMoreau"),
-        *("moreau", "moreau_vector"),
-    )
-    _VECTOR = ("SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector")
-    __getattr__, __dir__ = on_demand(
-        __name__,
-        {
-            **dict.fromkeys(("KERNELS", *(f"{name}Kernel" for name in _KERNELS)), "kernels"),
-            **dict.fromkeys(("ConvolvedLoss", "convolve"), "convolution"),
-            "MixtureKernel": "mixture_and_marginal_kernels",
-            **dict.fromkeys(_MOREAU, "moreau_envelopes"),
-            **dict.fromkeys(_VECTOR, "vector_convolution"),
-        },
-    )
+from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
+from dpconvex.smoothing.kernels import (
+    KERNELS,
+    EpanechnikovKernel,
+    ExponentialKernel,
+    GaussianKernel,
+    Kernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+)
+from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
+from dpconvex.smoothing.moreau_envelopes import (
+    BowlMoreau,
+    MoreauLoss,
+    PiecesMoreau,
+    VectorMoreau,
+    moreau,
+    moreau_vector,
+)
+from dpconvex.smoothing.vector_convolution import (
+    SmoothedFacets,
+    SmoothedL1,
+    SmoothedMax,
+    SmoothedProfile,
+    convolve_vector,
+)
 
 __all__ = [
     "KERNELS", "BowlMoreau", "ConvolvedLoss", "EpanechnikovKernel", "ExponentialKernel", "GaussianKernel",
-    "HellingerEnvelope", "Kernel", "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss",
+    "Kernel", "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss",
     "PiecesMoreau", "SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "UniformKernel",
     "VectorMoreau", "convolve", "convolve_vector", "moreau", "moreau_vector",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
@@ -21,11 +21,7 @@ class SmoothedLoss(PointwiseLoss):
     """A piecewise-linear loss made smooth: kind, range of slopes and Lipschitz constant stay those of the loss."""
 
     loss: PointwiseLoss
-
-    @property
-    def kind(self) -> Kind:
-        """That of the loss."""
-        return self.loss.kind
+    kind, slope_range = that_of_the_loss("kind"), that_of_the_loss("slope_range")  # averages of slopes stay inside
 
     @cached_property
     def shape(self) -> PointwisePiecewiseLinear:
@@ -38,11 +34,6 @@ class SmoothedLoss(PointwiseLoss):
     def lipschitz(self) -> float:
         """That of the loss: the slope far from the knots is unchanged."""
         return self.shape.lipschitz
-
-    @property
-    def slope_range(self) -> tuple[float, float]:
-        """That of the loss: averages of slopes stay inside it."""
-        return self.loss.slope_range
 
 
 @dataclass(frozen=True)

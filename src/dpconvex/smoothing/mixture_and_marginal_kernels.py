@@ -133,7 +133,6 @@ class ExponentialMarginalKernel(Kernel):
         return _radial_density(self.size / 2, np.abs(t))
 
     def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
-        """Return the distribution function of the marginal of an exponential kernel."""
         distance = np.abs(t)
         tail = np.zeros(np.shape(t))
         for order in np.arange(self.size / 2, 0.0, -1.0):

@@ -30,7 +30,7 @@ from dpconvex.losses.vector_losses import (
 from dpconvex.smoothing.convolution import SmoothedLoss
 from dpconvex.types import Array, ScalarOrArray
 
-POTENTIALS = ("energy", "huber", "hellinger")
+POTENTIALS = ("energy", "huber")
 _MOST_SUBSETS = 20_000
 _SLACK = 1e-9  # of weights, and of pieces above, in units of the loss
 
@@ -157,7 +157,7 @@ class _QuadraticEnvelope(SmoothedVectorLoss):
     @property
     def approximation_gap(self) -> float:
         """``L^2 / (2 c) >= sup (g - e)``."""
-        return self.lipschitz**2 / (2 * self.modulus)
+        return float(self.lipschitz**2 / (2 * self.modulus))
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     @property
     def _most(self) -> int:
-        return min(self.outputs + 1, len(self.loss.slopes))
+        return min(int(self.outputs) + 1, len(self.loss.slopes))
 
     @cached_property
     def _envelope_systems(self) -> list[tuple[list[int], Array]]:
@@ -244,10 +244,10 @@ class PiecesMoreau(_QuadraticEnvelope):
                 found.append((subset, np.asarray(np.linalg.inv(matrix), dtype=np.float64)))
         return found
 
-    def _solve_envelope(self, u: Array, stretch: Array | float = 1.0) -> tuple[Array, Array, Array]:
-        """Return the envelope's value, gradient and subset's index of every row, of pieces this many times as high."""
+    def _solve_envelope(self, u: Array) -> tuple[Array, Array, Array]:
+        """Return the envelope's value, gradient and subset's index of every row."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
-        heights = (transform_block(u, slopes.T) + offsets) * np.reshape(stretch, (-1, 1))
+        heights = transform_block(u, slopes.T) + offsets
         n = len(u)
         value, gradient = np.full(n, -np.inf), np.zeros_like(u)
         chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
@@ -279,10 +279,7 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``c`` times the projection on the directions in which the active pieces differ, where it exists."""
-        return self._envelope_projections(u, self._solve_envelope(u)[2])
-
-    def _envelope_projections(self, u: Array, chosen: Array) -> Array:
-        slopes = np.array(self.loss.slopes)
+        slopes, chosen = np.array(self.loss.slopes), self._solve_envelope(u)[2]
         found = np.zeros((*u.shape, u.shape[1]))
         for index in np.unique(chosen):
             block = slopes[self._envelope_systems[index][0]]
@@ -294,97 +291,14 @@ class PiecesMoreau(_QuadraticEnvelope):
 
 
 @dataclass(frozen=True)
-class HellingerEnvelope(SmoothedVectorLoss):
-    r"""``inf_u g(u) + w b sqrt(1 + ||x - u||^2 / w^2)`` of pieces or a bowl, from above; build it with `moreau_vector`.
-
-    By duality it is the largest ``<y, x> - g*(y) + w sqrt(b^2 - ||y||^2)``. The root is the least
-    ``(b^2 - ||y||^2) / (2 t) + t / 2`` over t, so that the envelope is the least over t of that with the parabola of
-    curvature ``c = t / w``, plus ``w (b^2 / t + t) / 2``. At the best t, ``t^2 + ||y_t||^2 = b^2`` with the slope y_t
-    of the parabola's envelope, which grows with t: found by bisection. ``-w b <= g - e <= 0``, and e is ``b/w``-smooth.
-    """
-
-    loss: PiecewiseLinear | Bowl
-    curvature: float
-    width: float
-
-    def __post_init__(self) -> None:
-        owner = "moreau_vector"
-        if not isinstance(self.loss, PiecewiseLinear | Bowl):
-            raise parameter_error("loss", owner, "PiecewiseLinear or Bowl", type(self.loss).__name__, kind=TypeError)
-        for name in ("curvature", "width"):
-            object.__setattr__(self, name, check_positive(name, owner, getattr(self, name), "Use 1.0 for a start."))
-        _check_conjugate(self.loss, "hellinger", self.curvature)
-
-    @property
-    def smoothness(self) -> float:
-        """``b / w``."""
-        return self.curvature / self.width
-
-    @property
-    def approximation_gap(self) -> float:
-        """``w b``, which bounds how far the envelope lies above the loss."""
-        return self.width * self.curvature
-
-    @property
-    def gradient_error(self) -> float:
-        """What 60 halvings leave of t, and far more."""
-        return 1e-12 * self.curvature
-
-    @cached_property
-    def _parabola(self) -> PiecesMoreau | BowlMoreau:
-        return BowlMoreau(self.loss, 1.0) if isinstance(self.loss, Bowl) else PiecesMoreau(self.loss, 1.0)
-
-    def _slopes(self, u: Array, level: Array | None, c: Array) -> tuple[Array, Array]:
-        """Return the parabola's slopes and projections for a curvature per row: of a loss c times as high, at c u."""
-        if isinstance(self._parabola, BowlMoreau):
-            stretched, levels = u * c[:, None], None if level is None else level * c
-            return self._parabola.gradient(stretched, levels), self._parabola.hessian(stretched, levels)
-        _, slopes, chosen = self._parabola._solve_envelope(u, c)
-        return slopes, self._parabola._envelope_projections(u, chosen)
-
-    def _best_envelope_slope(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
-        """Return the envelope's t, its slope and the projection on the directions in which the slope can turn."""
-        low, high = np.zeros(len(u)), np.full(len(u), self.curvature)
-        for _ in range(60):
-            middle = (low + high) / 2
-            slopes, _ = self._slopes(u, level, middle / self.width)
-            short = middle**2 + np.square(slopes).sum(axis=1) < self.curvature**2
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        return high, *self._slopes(u, level, high / self.width)
-
-    def value(self, u: Array, level: Array | None = None) -> Array:
-        """Value ``<y, u> - g*(y) + w t`` of the Hellinger envelope."""
-        t, y, _ = self._best_envelope_slope(u, level)
-        c = t / self.width
-        if isinstance(self._parabola, BowlMoreau):
-            found = self._parabola.value(u * c[:, None], None if level is None else level * c) / c
-        else:
-            found = self._parabola._solve_envelope(u, c)[0] / c
-        return np.asarray(found + np.square(y).sum(axis=1) / (2 * c) + self.width * t)
-
-    def gradient(self, u: Array, level: Array | None = None) -> Array:
-        """The dual maximiser y."""
-        return self._best_envelope_slope(u, level)[1]
-
-    def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """``(t/w) (P - P y y^T P / (t^2 + ||P y||^2))`` with the projection P, where it exists."""
-        t, y, projection = self._best_envelope_slope(u, level)
-        turned = (projection * y[:, None, :]).sum(axis=2)
-        outer = turned[:, :, None] * turned[:, None, :] / (t**2 + np.square(turned).sum(axis=1))[:, None, None]
-        return np.asarray((t / self.width)[:, None, None] * (projection - outer))
-
-
-@dataclass(frozen=True)
 class VectorMoreau(SmoothedVectorLoss):
     r"""Generalised envelope ``inf_u ||u||_1 + w phi((x - u) / w)`` of the l1 norm; build it with :func:`moreau_vector`.
 
-    It is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1``, ``b / w``-smooth for a b-smooth ``phi``, and satisfies
-    ``-w sup phi* <= e - ||.||_1 <= w phi(0)``, the supremum over ``||y|| <= sqrt(m)``. Potentials:
+    It is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1`` and ``b / w``-smooth, from below, for the potentials
 
-    - ``"energy"``: ``phi(x) = (b/2) ||x||^2``, from below;
+    - ``"energy"``: ``phi(x) = (b/2) ||x||^2``;
     - ``"huber"``: the same for ``||x|| <= 1`` and ``b ||x|| - b/2`` beyond. Its conjugate is that of the energy on
-      ``||y|| <= b``, so for ``b >= sqrt(m)`` the envelope is the same;
-    - ``"hellinger"``: ``phi(x) = b sqrt(1 + ||x||^2)``, ``phi*(y) = -sqrt(b^2 - ||y||^2)``, from above.
+      ``||y|| <= b``, so for ``b >= sqrt(m)`` the envelope is the same.
 
     A link, which is smooth, stays as it is.
     """
@@ -398,91 +312,51 @@ class VectorMoreau(SmoothedVectorLoss):
         owner = "moreau_vector"
         if not isinstance(self.loss, L1Norm | L1WithLink):
             raise parameter_error("loss", owner, "L1Norm or L1WithLink", type(self.loss).__name__, kind=TypeError)
-        if self.potential not in POTENTIALS:
-            raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(self.potential))
-        for name in ("curvature", "width"):
-            number = check_positive(name, owner, getattr(self, name), "Use 1.0 for a start.")
-            object.__setattr__(self, name, number)
-        least = math.sqrt(self.loss.size) * (1 - 1e-12)
-        if self.potential != "energy" and self.curvature < least:
-            why = "its conjugate must exist at every slope of the loss"
-            allowed = f"at least sqrt(m) for the potential {self.potential!r}: {why}"
-            raise parameter_error("curvature", owner, allowed, repr(self.curvature))
+        curvature, width = _checked_potential(self.loss, self.potential, self.curvature, self.width)
+        object.__setattr__(self, "curvature", curvature)
+        object.__setattr__(self, "width", width)
 
     @property
     def smoothness(self) -> float:
         """``b / w``."""
         return self.curvature / self.width
 
-    def _envelope_scaling(self, u: Array) -> tuple[Array, Array]:
-        """Return the envelope's ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped."""
-        # Adding a coordinate to the clipped ones never lowers s, so m rounds find them all.
-        clipped = np.zeros(u.shape, dtype=bool)
-        for _ in range(u.shape[1] + 1):
-            free = np.where(clipped, 0.0, u)
-            left = np.maximum(self.curvature**2 - clipped.sum(axis=1), 0.0)
-            s = np.sqrt(left / (self.width**2 + np.square(free).sum(axis=1)))
-            clipped = clipped | (s[:, None] * np.abs(u) >= 1)
-        return s, clipped
-
     def gradient(self, u: Array, level: Array | None = None) -> Array:
-        """The dual maximiser y, and the slope of the link."""
-        slopes = self._dual(u[:, : self.loss.size])
-        if self.link is None:
-            return slopes
-        return np.column_stack([slopes, link_parts(self.link, u[:, -1])[1]])
-
-    def _dual(self, u: Array) -> Array:
-        if self.potential != "hellinger":
-            return np.clip(u * self.smoothness, -1.0, 1.0)
-        s, clipped = self._envelope_scaling(u)
-        return np.where(clipped, np.sign(u), s[:, None] * u)
+        """The dual maximiser ``y = clip(b u / w, -1, 1)``, and the slope of the link."""
+        slopes = np.clip(u * self.smoothness, -1.0, 1.0)
+        if self.link is not None:
+            slopes[:, -1] = link_parts(self.link, u[:, -1])[1]
+        return np.asarray(slopes)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """Value ``<u, y> - w phi*(y)`` of the envelope, and the link."""
         linked = 0.0 if self.link is None else link_parts(self.link, u[:, -1])[0]
         u = u[:, : self.loss.size]
-        y = self._dual(u)
-        square = np.square(y).sum(axis=1)
-        if self.potential != "hellinger":
-            return np.asarray((u * y).sum(axis=1) - square / (2 * self.smoothness) + linked)
-        root = np.sqrt(np.maximum(self.curvature**2 - square, 0.0))
-        return np.asarray((u * y).sum(axis=1) + self.width * root + linked)
+        y = np.clip(u * self.smoothness, -1.0, 1.0)
+        return np.asarray((u * y).sum(axis=1) - np.square(y).sum(axis=1) / (2 * self.smoothness) + linked)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """Hessian of the envelope: the identity on free coordinates, less a rank-one part for Hellinger."""
-        size = self.loss.size
-        found = np.zeros((*u.shape, u.shape[1]))
-        found[:, :size, :size] = self._envelope_bends(u[:, :size])
+        """Hessian of the envelope: ``b / w`` on residuals that are not clipped, and the curvature of the link."""
+        bends = self.smoothness * (np.abs(u) * self.smoothness <= 1)
         if self.link is not None:
-            found[:, -1, -1] = link_parts(self.link, u[:, -1])[2]
-        return found
-
-    def _envelope_bends(self, u: Array) -> Array:
-        eye = np.eye(u.shape[1])
-        if self.potential != "hellinger":
-            return (self.smoothness * (np.abs(u) * self.smoothness <= 1))[:, :, None] * eye
-        s, clipped = self._envelope_scaling(u)
-        free = np.where(clipped, 0.0, u)
-        outer = free[:, :, None] * free[:, None, :]
-        outer /= (self.width**2 + np.square(free).sum(axis=1))[:, None, None]
-        return np.asarray(s[:, None, None] * (np.where(clipped, 0.0, 1.0)[:, :, None] * eye - outer))
+            bends[:, -1] = link_parts(self.link, u[:, -1])[2]
+        return np.asarray(bends[:, :, None] * np.eye(u.shape[1]))
 
 
 def moreau_vector(
     loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0,
     width: float = 1.0,
-) -> VectorMoreau | PiecesMoreau | BowlMoreau | HellingerEnvelope:  # fmt: skip
+) -> VectorMoreau | PiecesMoreau | BowlMoreau:  # fmt: skip
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters
     ----------
     loss : L1Norm, L1WithLink, PiecewiseLinear or Bowl
         The loss to smooth; a link is smooth already and stays.
-    potential : {"energy", "huber", "hellinger"}
+    potential : {"energy", "huber"}
         The function phi.
     curvature : float
-        Its curvature b; at least the loss's Lipschitz constant, ``sqrt(m)`` for the l1 norm, for the last two.
+        Its curvature b; for "huber" at least the loss's Lipschitz constant, ``sqrt(m)`` for the l1 norm.
     width : float
         w; the smoothness is ``curvature / width``.
 
@@ -492,27 +366,19 @@ def moreau_vector(
     >>> envelope.value(np.array([[0.25], [3.0]])).tolist()
     [0.0625, 2.75]
     """
-    if isinstance(loss, PiecewiseLinear | Bowl) and potential == "hellinger":
-        return HellingerEnvelope(loss, curvature, width)
-    if isinstance(loss, PiecewiseLinear):
-        return PiecesMoreau(loss, _moreau_modulus(loss, potential, curvature, width))
-    if isinstance(loss, Bowl):
-        return BowlMoreau(loss, _moreau_modulus(loss, potential, curvature, width))
-    return VectorMoreau(loss, potential, curvature, width)
+    if not isinstance(loss, PiecewiseLinear | Bowl):
+        return VectorMoreau(loss, potential, curvature, width)
+    bend, width = _checked_potential(loss, potential, curvature, width)
+    return BowlMoreau(loss, bend / width) if isinstance(loss, Bowl) else PiecesMoreau(loss, bend / width)
 
 
-def _check_conjugate(loss: PiecewiseLinear | Bowl, potential: str, curvature: float) -> None:
-    """Raise unless the potential's conjugate exists at every slope of the loss."""
-    if curvature < loss.lipschitz * (1 - 1e-12):
-        allowed = f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential {potential!r}"
-        raise parameter_error("curvature", "moreau_vector", allowed, repr(curvature))
-
-
-def _moreau_modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
-    owner = "moreau_vector"
+def _checked_potential(loss: VectorLoss, potential: str, curvature: float, width: float) -> tuple[float, float]:
+    """Return curvature and width, or raise unless the potential's conjugate exists at every slope of the loss."""
+    owner, start = "moreau_vector", "Use 1.0 for a start."
     if potential not in POTENTIALS:
         raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(potential))
-    bend = check_positive("curvature", owner, curvature, "Use 1.0 for a start.")
-    if potential == "huber":
-        _check_conjugate(loss, potential, bend)
-    return bend / check_positive("width", owner, width, "Use 1.0 for a start.")
+    bend = check_positive("curvature", owner, curvature, start)
+    if potential == "huber" and bend < loss.lipschitz * (1 - 1e-12):
+        allowed = f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential 'huber'"
+        raise parameter_error("curvature", owner, allowed, repr(curvature))
+    return bend, check_positive("width", owner, width, start)

@@ -103,9 +103,6 @@ class _IntegratedVectorLoss(ConvolvedVectorLoss):
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         return self._convolved_parts(u, level, 2)[2]
 
-    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
-        return self._convolved_parts(u, level, 2)[1:]
-
 
 @dataclass(frozen=True)
 class SmoothedFacets(_IntegratedVectorLoss):
@@ -221,7 +218,6 @@ class SmoothedFacets(_IntegratedVectorLoss):
         return facets, basis, shared, inner[piece] - slope[0], float(offsets[piece] - constant[0])
 
     def _convolved_parts(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        """Return value, gradient and Hessian of a loss convolved facet by facet."""
         facets, basis, shared, outer, height = self._convolved_shape
         # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
         bowl = isinstance(self.loss, Bowl)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.objectives.objective import UNIT, CentredObjective, Objective, can_refine
+from dpconvex.objectives.objective import UNIT, CentredObjective, Objective, offers
 from dpconvex.types import Array
 
 ObjectiveType = TypeVar("ObjectiveType", contravariant=True)
@@ -116,8 +116,8 @@ class CertifiedDescent:
         the state returned holds the refined gradient to go on with.
         """
         state = DescentState(state.point, state.gradient, state.value, self.objective.rounding_allowance(state.point))
-        bound, refinable = self._norm_bound(state), can_refine(self.objective)
-        if bound > self.tolerance and can_refine(self.objective):
+        bound, refinable = self._norm_bound(state), offers(self.objective, "refined_gradient")
+        if bound > self.tolerance and offers(self.objective, "refined_gradient"):
             gradient, allowance = self.objective.refined_gradient(state.point)
             state = DescentState(state.point, gradient, state.value, allowance)
             bound = self._norm_bound(state)
@@ -199,7 +199,7 @@ class CertifiedDescent:
         each row's slope, whatever the number of rows. The sum is rounded to float64, and the rounding joins the
         certificate. Raises `ConvergenceError` if the objective has no such gradients, or if they do not suffice either.
         """
-        if self.best is None or not can_refine(self.objective):
+        if self.best is None or not offers(self.objective, "refined_gradient"):
             raise self.failure()
         around, alpha = CentredObjective(self.objective, self.best.point), self.objective.strong_convexity
         try:

@@ -23,9 +23,9 @@ from dpconvex.engine.rows import Sums
 from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, piecewise_linear_shape
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.objective import UNIT, Objective, exact_difference, exact_objective_margins
+from dpconvex.objectives.objective import UNIT, exact_difference, exact_objective_margins
 from dpconvex.smoothing.moreau_envelopes import moreau
-from dpconvex.solvers.certified_descent import Solution, Solver, check_descent_start
+from dpconvex.solvers.certified_descent import Solution, check_descent_start
 from dpconvex.solvers.newton_lbfgs import newton_or_lbfgs
 from dpconvex.types import Array
 
@@ -114,14 +114,7 @@ class Envelope:
 
     The envelope of curvature b lies below the loss by at most ``lipschitz^2 / (2 b)``, so its minimiser is nearly a
     minimiser of F up to `certified_gap`. b starts at what guarantees the gap and grows if rounding spoils it.
-
-    Parameters
-    ----------
-    solver : Solver, optional
-        Certified minimiser of the smooth envelope; `newton_or_lbfgs` by default.
     """
-
-    solver: Solver[Objective] | None = None
 
     def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise until the certified duality gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
@@ -134,7 +127,7 @@ class Envelope:
         wanted = tolerance**2 / (2 * objective.alpha)
         share = max(1.0, objective.n_records / objective.divisor)
         smoothness = share * objective.loss.lipschitz**2 / wanted
-        solver = self.solver or newton_or_lbfgs(objective.dim)
+        solver = newton_or_lbfgs(objective.dim)
         iterations = 0
         for _ in range(4):
             smooth = envelope_of(objective, smoothness)

@@ -11,13 +11,7 @@ from typing import ClassVar, cast
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from dpconvex.objectives import objective as objectives
-from dpconvex.objectives.objective import (
-    Objective,
-    SmoothableObjective,
-    SubsamplableObjective,
-    TwiceDifferentiableObjective,
-)
+from dpconvex.objectives.objective import ExtendedObjective, Objective, offers
 from dpconvex.solvers.certified_descent import (
     CertifiedDescent,
     CertifiedSolver,
@@ -88,14 +82,14 @@ class Newton(CertifiedSolver[Objective]):
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
         metric = None
         try:
-            if objectives.can_subsample(objective) and objective.n_rows >= 4 * self.sample_rows:
+            if offers(objective, "subsample") and objective.n_rows >= 4 * self.sample_rows:
                 point, metric = self._warm_newton_start(objective, point)
             newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
         except ConvergenceError:
             pass
         return descent.solve_around_best(self)
 
-    def _warm_newton_start(self, objective: SubsamplableObjective, point: Array) -> tuple[Array, Metric]:
+    def _warm_newton_start(self, objective: ExtendedObjective, point: Array) -> tuple[Array, Metric]:
         """Start Newton's method at a subsample's minimiser, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
@@ -114,7 +108,7 @@ def newton_steps(
 ) -> None:
     """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with enforced decrease."""
     state = _newton_iterations(descent, state, 30, metric)
-    if objectives.can_smooth(descent.objective):
+    if offers(descent.objective, "smoothed"):
         for ratio in (0.2, 0.6):
             state = _follow_newton_widths(descent, descent.objective, _best_newton_state(descent, state), ratio)
             state = _newton_iterations(descent, state, 30)
@@ -137,7 +131,7 @@ def _newton_iterations(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor_newton_hessian(cast(TwiceDifferentiableObjective, descent.objective).hessian(state.point))
+            metric = _factor_newton_hessian(cast(ExtendedObjective, descent.objective).hessian(state.point))
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.line_search(state, direction, with_value)
@@ -155,7 +149,7 @@ def _newton_iterations(
 
 
 def _follow_newton_widths(
-    descent: CertifiedDescent, objective: SmoothableObjective, state: DescentState, ratio: float
+    descent: CertifiedDescent, objective: ExtendedObjective, state: DescentState, ratio: float
 ) -> DescentState:
     """Follow the minimisers of the smoothed loss, from wide to the loss's own width."""
     point = state.point

@@ -103,30 +103,6 @@ def run_batch_sgd_loop(
 
 
 @numba.njit(cache=True)
-def run_subgradient_loop(
-    first: int, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, linear: Array,
-    alpha: float, point: Array, average: Array,
-) -> None:  # fmt: skip
-    """Run a loop of subgradient steps, one per row of `chosen`, in place, the first being step ``first + 1``."""
-    dim = point.size
-    direction = np.empty(dim)
-    for step in range(len(chosen)):
-        share = 2.0 / (first + step + 2)
-        direction[:] = 0.0
-        for i in chosen[step]:
-            margin = 0.0
-            for j in range(dim):
-                margin += rows[i, j] * point[j]
-            slope = weights[i] * compiled_slope(loss, targets[i], margin)
-            for j in range(dim):
-                direction[j] += slope * rows[i, j]
-        for j in range(dim):
-            average[j] += share * (point[j] - average[j])
-            whole = direction[j] / chosen.shape[1] + linear[j]
-            point[j] -= share * (point[j] + whole / alpha)
-
-
-@numba.njit(cache=True)
 def run_one_pass_loop(
     order: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
     rate: float, alpha: float,

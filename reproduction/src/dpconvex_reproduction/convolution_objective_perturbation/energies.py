@@ -1,4 +1,4 @@
-r"""Envelopes with the energies ``|x|^p / p`` of Table 2, of piecewise-linear losses of one residual.
+r"""Envelopes of Table 2 that the product does not offer: with energies ``|x|^p / p``, and with Hellinger's function.
 
 The product has p = 2 (:func:`dpconvex.smoothing.moreau`). Other powers serve comparisons: below 2 the envelope bends
 without bound where its slope is 0, above 2 it bends most where the slope is largest, and the printed smoothness of 1
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.checks import check_number, check_positive
-from dpconvex.losses.pointwise import PointwiseLoss
+from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear, PointwiseLoss
+from dpconvex.smoothing import moreau_vector
 
-__all__ = ["PowerEnvelope"]
+__all__ = ["HellingerEnvelope", "PowerEnvelope"]
 
 
 @dataclass(frozen=True)
@@ -93,3 +95,78 @@ class PowerEnvelope:
         """``w L^q / q``: how far the envelope lies below the loss at most."""
         q = self.power / (self.power - 1)
         return float(self.width * self.loss.lipschitz**q / q)
+
+
+@dataclass(frozen=True)
+class HellingerEnvelope:
+    r"""``inf_u g(u) + w b sqrt(1 + ||x - u||^2 / w^2)`` of an l1 norm, of pieces or a bowl: from above.
+
+    By duality it is the largest ``<y, x> - g*(y) + w sqrt(b^2 - ||y||^2)``. The root is the least
+    ``(b^2 - ||y||^2) / (2 t) + t / 2`` over t, so that the envelope is the least over t of that with the parabola of
+    curvature ``c = t / w``, plus ``w (b^2 / t + t) / 2``. At the best t, ``t^2 + ||y_t||^2 = b^2`` with the slope y_t
+    of the parabola's envelope, which grows with t: found by bisection. ``-w b <= g - e <= 0``, and e is ``b/w``-smooth.
+
+    Parameters
+    ----------
+    loss : L1Norm, PiecewiseLinear or Bowl
+        g, of a residual vector.
+    curvature, width : float
+        b, at least the loss's Lipschitz constant, and w.
+
+    Examples
+    --------
+    >>> HellingerEnvelope(L1Norm(1), 1.0, 0.5).value(np.zeros((1, 1))).tolist()
+    [0.5]
+    """
+
+    loss: L1Norm | PiecewiseLinear | Bowl
+    curvature: float
+    width: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, (L1Norm, PiecewiseLinear, Bowl)):
+            raise TypeError("HellingerEnvelope needs a loss of a residual vector. Use L1Norm, PiecewiseLinear or Bowl.")
+        least = self.loss.lipschitz * (1 - 1e-12)
+        check_number("curvature", "HellingerEnvelope", self.curvature, f"at least {least:g}", least, math.inf)
+        check_positive("width", "HellingerEnvelope", self.width, "A smaller one is closer to the loss.")
+
+    @property
+    def smoothness(self) -> float:
+        """``b / w``."""
+        return self.curvature / self.width
+
+    @property
+    def approximation_gap(self) -> float:
+        """``w b``, which bounds how far the envelope lies above the loss."""
+        return self.width * self.curvature
+
+    def _solved(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> list[tuple[float, float, Any, Any]]:
+        """Return t, the value, the slope and the projection on directions in which it can turn, of every row."""
+        return [self._solved_row(u[i : i + 1], *(each[i : i + 1] for each in level)) for i in range(len(u))]
+
+    def _solved_row(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> tuple[float, float, Any, Any]:
+        low, high = 0.0, self.curvature
+        for _ in range(60):
+            t = (low + high) / 2
+            slope = moreau_vector(self.loss, "energy", t, self.width).gradient(u, *level)
+            low, high = (t, high) if t**2 + float(np.square(slope).sum()) < self.curvature**2 else (low, t)
+        parabola, c = moreau_vector(self.loss, "energy", high, self.width), high / self.width
+        slope, projection = parabola.gradient(u, *level)[0], parabola.hessian(u, *level)[0] / c
+        value = float(parabola.value(u, *level)[0] + slope @ slope / (2 * c) + self.width * high)
+        return high, value, slope, projection
+
+    def value(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Value ``<y, u> - g*(y) + w t`` of every row."""
+        return np.array([value for _, value, _, _ in self._solved(u, *level)])
+
+    def gradient(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The dual maximiser y of every row."""
+        return np.array([slope for _, _, slope, _ in self._solved(u, *level)])
+
+    def hessian(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``(t/w) (P - P y y^T P / (t^2 + ||P y||^2))`` with the projection P, where it exists."""
+        bends = []
+        for t, _, slope, projection in self._solved(u, *level):
+            turned = projection @ slope
+            bends.append(t / self.width * (projection - np.outer(turned, turned) / (t**2 + turned @ turned)))
+        return np.array(bends)

@@ -19,7 +19,7 @@ from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZe
 from dpconvex.engine.memory_rows import MemoryRows, writable_memory_view
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
+from dpconvex.engine.rows import RowMap, SourceChangedError, Sums, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.engine.summation import pairwise_summation
 from dpconvex.on_demand import dask
@@ -50,11 +50,6 @@ Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is r
 Pair = tuple[Any, Any]  # features and target
 Call = Callable[[MemoryRows], Any]
 Reweigh = Callable[[MemoryRows], MemoryRows]
-
-
-def is_partitioned(data: object) -> bool:
-    """Return whether data is a Dask collection, without importing Dask."""
-    return type(data).__module__.split(".")[0] == "dask"
 
 
 def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:

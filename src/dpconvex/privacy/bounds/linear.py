@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dpconvex.checks import check_count
+from dpconvex.checks import check_count, check_number
 from dpconvex.losses import Tweedie
 from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import DescribableLoss, Facts
@@ -50,7 +50,9 @@ class LinearRecord(Bounds):
             raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")
         if getattr(self.loss, "kind", None) not in ("residual", "margin", "rate", "several"):
             raise self._wrong("loss", "a loss of kind 'residual', 'margin', 'rate' or 'several'", error=TypeError)
-        self._check_positive("row_norm", "max_norm")
+        for name in ("row_norm", "max_norm"):
+            allowed = "a finite number above 0"
+            check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
 
     @property
     def dimension(self) -> int:
@@ -59,13 +61,8 @@ class LinearRecord(Bounds):
 
     @property
     def lipschitz(self) -> float:
-        """``slope * sqrt(c + min(U, X)^2)``."""
-        return float(self.loss.lipschitz) * self.row_norm_with_intercept
-
-    @property
-    def row_norm_with_intercept(self) -> float:
-        """``sup w ||(1, x)|| = sqrt(c + min(U, X)^2)``: the weighted row, intercept included."""
-        return math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
+        """``slope * sqrt(c + min(U, X)^2)``, the slope times the longest weighted row, intercept included."""
+        return float(self.loss.lipschitz) * math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
 
     @property
     def row_facts(self) -> Facts:
@@ -130,8 +127,8 @@ class LinearBounds(LinearRecord):
 
     def objective_facts(self) -> Facts:
         """Return the ``public_facts`` that the objective of a release must have."""
-        more = {"linear_term": False, "divisor": self.n_samples, **self.row_facts}
-        return self._facts("mean of losses", "loss", "alpha", **more)
+        own = {"loss": self.loss, "alpha": self.alpha, "linear_term": False, "divisor": self.n_samples}
+        return {"objective": "mean of losses", **own, **self.row_facts}
 
     @property
     def rank(self) -> int:

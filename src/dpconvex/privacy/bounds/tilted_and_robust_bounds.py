@@ -15,7 +15,7 @@ from dpconvex.privacy.bounds import EPS
 from dpconvex.privacy.bounds.linear import LinearRecord
 from dpconvex.privacy.description import DescribableLoss, Facts
 
-NORMS = ("l2", "linf", "l1", "box", "hull", "own")
+NORMS = ("l2", "linf", "l1", "box", "hull")
 
 _STEEP = 100  # of the wall: minimisers go at most a hundredth of B beyond it
 _ABOVE = math.nextafter(1.0, 2.0)  # a share of 1 is allowed
@@ -364,7 +364,7 @@ class RobustBounds(LinearRecord):
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
         As in :class:`LinearBounds`; ``loss`` is a smooth margin loss that never increases, or a smooth residual loss
         of bounded slope; targets are clipped to [-1, 1].
-    radius, norm : float, {"l2", "linf", "l1", "box", "hull", "own"}
+    radius, norm : float, {"l2", "linf", "l1", "box", "hull"}
         How far a row can be moved, in mapped units, and the norm in which that is meant, or the set that it multiplies.
     width : float
         ``N(theta) = sqrt(||theta||_2^2 + width^2) - width`` for l2, the sum of this over coordinates for linf, and for
@@ -372,9 +372,7 @@ class RobustBounds(LinearRecord):
     cost : float, optional
         Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
     shape : d positive numbers, or vectors of length d, optional
-        Half-widths of a box, vectors ``v_k`` whose hull with ``-v_k`` is the set, or ``(length, curvature)`` of a
-        support function of one's own: the largest length of its gradients and its largest curvature, declared and
-        trusted.
+        Half-widths of a box, or vectors ``v_k`` whose hull with ``-v_k`` is the set.
 
     Examples
     --------
@@ -407,20 +405,15 @@ class RobustBounds(LinearRecord):
 
     def _check_shape(self) -> None:
         """Raise unless the robust set's shape is one that its norm has."""
-        allowed = {
-            "box": "d positive numbers",
-            "hull": "at most 1000 vectors of length d, not all 0",
-            "own": "(length, curvature), two positive numbers",
-        }
+        allowed = {"box": "d positive numbers", "hull": "at most 1000 vectors of length d, not all 0"}
         array: NDArray[np.float64]
         try:
             array = np.array([] if self.shape is None else self.shape, dtype=np.float64)
         except (TypeError, ValueError):
             array = np.array(np.nan)
         fits = self.shape is None
-        if self.norm in ("box", "own"):
-            size = self.n_features if self.norm == "box" else 2
-            fits = array.shape == (size,) and bool((array > 0).all())
+        if self.norm == "box":
+            fits = array.shape == (self.n_features,) and bool((array > 0).all())
         elif self.norm == "hull":
             fits = array.ndim == 2 and array.shape[1] == self.n_features and 0 < len(array) <= 1000
             fits = fits and bool(array.any())
@@ -471,8 +464,6 @@ class RobustBounds(LinearRecord):
         """``a = radius sup ||grad N||`` or ``slope R / cost``: how far the robust set moves a row (Euclidean norm)."""
         if self.cost is not None:
             return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
-        if self.norm == "own":
-            return self.radius * float(self.shape[0])  # type: ignore[index, arg-type]
         if self.shape is not None:
             lengths = np.linalg.norm(np.array(self.shape), axis=-1)
             return self.radius * float(np.max(lengths)) * (1 + 1e-15)
@@ -483,8 +474,6 @@ class RobustBounds(LinearRecord):
         """``q``: how much the robust dual norm N curves in units of ``1 / width``."""
         if self.shape is None:
             return 1.0
-        if self.norm == "own":
-            return float(self.shape[1]) * self.width  # type: ignore[arg-type]
         if self.norm == "box":
             return max(map(float, self.shape))  # type: ignore[arg-type]
         return (self.perturbation_norm / self.radius) ** 2 if self.radius > 0 else 0.0
@@ -514,7 +503,7 @@ class RobustBounds(LinearRecord):
         if self.cost is not None:
             return many * both
         least_weight = min(1.0, self.row_norm / self.max_norm)
-        record, moved = self.row_norm_with_intercept, self.perturbation_norm
+        record, moved = math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2), self.perturbation_norm
         # The steepest slopes of both records: of a residual loss those of either side.
         sides: tuple[float, ...] = (float(self.loss.lipschitz),)
         if self.residual:

@@ -297,7 +297,7 @@ class _ReplayedNormalWords:
 
 
 def _fill_normals(
-    words: Words, out: NDArray[Entry], kernel: Callable[[Block, NDArray[Entry], int], Filled],
+    words: Words, out: NDArray[Entry], kernel: Callable[..., Filled], scale: tuple[np.uint64, ...],
     finish: Callable[[int, int, UniformForNormal], int | list[int]],
 ) -> None:  # fmt: skip
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
@@ -305,7 +305,7 @@ def _fill_normals(
         part = out[start : start + _CHUNK]
         offered, filled = words.take(_WORDS * len(part) + 64), 0
         while True:
-            filled, used, is_open = kernel(offered, part, filled)
+            filled, used, is_open = kernel(offered, _WHOLE_PARTS, *scale, part, filled)
             if filled == len(part):
                 break
             if is_open:
@@ -323,25 +323,17 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     mantissa, drop = np.uint64(int(significand * 2.0**53)), np.uint64(53 - exponent)
     out = np.empty(size, dtype=np.int64)
 
-    def kernel(offered: Block, part: NDArray[np.int64], first: int) -> Filled:
-        filled: Filled = _fill_rounded_normals(offered, _WHOLE_PARTS, mantissa, drop, part, first)
-        return filled
-
     def finish(sign: int, whole: int, fraction: UniformForNormal) -> int:
         size_of = round_normal_product(int(mantissa), int(drop), whole, fraction)
         return -size_of if sign else size_of
 
-    _fill_normals(words, out, kernel, finish)
+    _fill_normals(words, out, _fill_rounded_normals, (mantissa, drop), finish)
     return out
 
 
 def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
     """Return sign bits and ``trunc(2^192 |Z|)`` of independent ideal normals Z; further digits are new words."""
     drawn = np.empty((size, 2 + _DIGITS), dtype=np.uint64)
-
-    def kernel(offered: Block, part: Block, first: int) -> Filled:
-        filled: Filled = _fill_normal_digits(offered, _WHOLE_PARTS, part, first)
-        return filled
 
     def finish(sign: int, whole: int, fraction: UniformForNormal) -> list[int]:
         while fraction.bits < 64 * _DIGITS:
@@ -350,7 +342,7 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
         kept = fraction.value >> (fraction.bits - 64 * _DIGITS)
         return [sign, whole, *((kept >> 64 * place) % 2**64 for place in reversed(range(_DIGITS)))]
 
-    _fill_normals(words, drawn, kernel, finish)
+    _fill_normals(words, drawn, _fill_normal_digits, (), finish)
     signs, sizes = [], []
     for sign, size_of, *parts in drawn.tolist():
         for part in parts:

@@ -10,65 +10,47 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import RowIndices, Sums
-from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses.pointwise import Loss
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
-from dpconvex.smoothing.compiled_slopes import compile_slope
+from dpconvex.smoothing.compiled_slopes import CompiledSlope, compile_slope, compiled_slope
 from dpconvex.solvers.black_box import certify_point
 from dpconvex.solvers.certified_descent import ConvergenceError, Solution, check_descent_start
 from dpconvex.solvers.duality_gap import Envelope, duality_gap_kinks, young_duality_excess
-from dpconvex.solvers.sgd_loops import run_subgradient_loop
 from dpconvex.types import Array
+from dpconvex_reproduction.output_perturbation.accelerated import SolverRecords, load_solver_records
+
+__all__ = ["StochasticSubgradient", "Subgradient"]
 
 
-@dataclass(frozen=True)
-class SubgradientRecords:
-    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
-
-    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
-    """
-
-    rows: Array
-    targets: Array
-    weights: Array
-    loss: Loss
-    alpha: float
-    linear: Array
-
-    @property
-    def count(self) -> int:
-        """Number of records."""
-        return len(self.targets)
-
-    def slopes(self, theta: Array, chosen: slice | npt.NDArray[np.int64] = slice(None)) -> Array:
-        """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
-        margins = self.rows[chosen] @ theta
-        slopes = self.loss.gradient(self.targets[chosen], margins)
-        return np.asarray(self.weights[chosen] * slopes)
-
-
-def load_subgradient_records(objective: EmpiricalObjective, solver: str) -> SubgradientRecords:
-    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
-    rows = objective.rows if isinstance(objective, EmpiricalObjective) else None
-    if not isinstance(rows, MemoryRows) or isinstance(rows, SparseRows):
-        raise TypeError(
-            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
-            "with all their zeros. Use Newton() or LBFGS()."
-        )
-    block, targets, weights = rows.mapped()
-    block = np.ascontiguousarray(block)
-    if isinstance(objective.loss, ClampedTargetLoss):
-        targets = objective.loss.clamp(targets)
-    weights = weights * (objective.n_rows / objective.divisor)
-    return SubgradientRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
+@numba.njit(cache=True)
+def run_subgradient_loop(
+    first: int, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, linear: Array,
+    alpha: float, point: Array, average: Array,
+) -> None:  # fmt: skip
+    """Run a loop of subgradient steps, one per row of `chosen`, in place, the first being step ``first + 1``."""
+    dim = point.size
+    direction = np.empty(dim)
+    for step in range(len(chosen)):
+        share = 2.0 / (first + step + 2)
+        direction[:] = 0.0
+        for i in chosen[step]:
+            margin = 0.0
+            for j in range(dim):
+                margin += rows[i, j] * point[j]
+            slope = weights[i] * compiled_slope(loss, targets[i], margin)
+            for j in range(dim):
+                direction[j] += slope * rows[i, j]
+        for j in range(dim):
+            average[j] += share * (point[j] - average[j])
+            whole = direction[j] / chosen.shape[1] + linear[j]
+            point[j] -= share * (point[j] + whole / alpha)
 
 
 class _AveragedSubgradient:
@@ -81,7 +63,7 @@ class _AveragedSubgradient:
         """
         owner = type(self).__name__
         point = check_descent_start(objective, start, tolerance, owner)
-        records = load_subgradient_records(objective, owner)
+        records = load_solver_records(objective, owner)
         with single_threaded_blas():
             found = self._search(objective, records, point, tolerance)
         if found is not None:
@@ -93,7 +75,7 @@ class _AveragedSubgradient:
         )
 
     def _search(
-        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SolverRecords, point: Array, tolerance: float
     ) -> Solution | None:
         """Return a point of this gap, or None where the limit on the steps is reached."""
         raise NotImplementedError
@@ -115,7 +97,7 @@ class Subgradient(_AveragedSubgradient):
     max_iterations: int = 200_000
 
     def _search(
-        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SolverRecords, point: Array, tolerance: float
     ) -> Solution | None:
         """Search by subgradients of all records; the iterates' weighted average is tested now and then."""
         alpha = objective.alpha
@@ -153,7 +135,7 @@ def _certify_subgradient_average(
 
 
 def averaged_subgradient_gap(
-    objective: EmpiricalObjective, records: SubgradientRecords, point: Array, slopes: Array
+    objective: EmpiricalObjective, records: SolverRecords, point: Array, slopes: Array
 ) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
     kinks = duality_gap_kinks(objective, "Subgradient")
@@ -198,7 +180,7 @@ class StochasticSubgradient(_AveragedSubgradient):
     seed: int = 0
 
     def _search(
-        self, objective: EmpiricalObjective, records: SubgradientRecords, point: Array, tolerance: float
+        self, objective: EmpiricalObjective, records: SolverRecords, point: Array, tolerance: float
     ) -> Solution | None:
         """Search by stochastic subgradients of batches; the iterates' average is tested now and then."""
         smooth = math.isfinite(objective.loss.smoothness)
@@ -224,7 +206,7 @@ class StochasticSubgradient(_AveragedSubgradient):
 
 
 def _take_subgradient_steps(
-    records: SubgradientRecords, first: int, chosen: RowIndices, point: Array, average: Array
+    records: SolverRecords, first: int, chosen: RowIndices, point: Array, average: Array
 ) -> None:
     """Take one step per row of `chosen`, in place: compiled for losses of the package, in numpy for others."""
     loss, rows, alpha = records.loss, records.rows, records.alpha

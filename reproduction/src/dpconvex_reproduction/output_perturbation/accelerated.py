@@ -14,10 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import parameter_error
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
+from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.losses.pointwise import Loss
+from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.adversarial import SaddleProblem
+from dpconvex.objectives.adversarial import CostlyAdversaryObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.certified_descent import (
     CertifiedDescent,
@@ -26,10 +30,56 @@ from dpconvex.solvers.certified_descent import (
     DescentCertified,
     Solution,
 )
-from dpconvex.solvers.subgradient import load_subgradient_records
 from dpconvex.types import Array
 
+__all__ = [
+    "AcceleratedGradient", "Katyusha", "MinimaxProximalPoint", "SaddleProblem", "SolverRecords",
+    "accelerated_curvature_bound", "load_solver_records", "saddle_problem",
+]  # fmt: skip
+
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
+
+
+@dataclass(frozen=True)
+class SolverRecords:
+    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
+
+    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
+    """
+
+    rows: Array
+    targets: Array
+    weights: Array
+    loss: Loss
+    alpha: float
+    linear: Array
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.targets)
+
+    def slopes(self, theta: Array, chosen: slice | npt.NDArray[np.int64] = slice(None)) -> Array:
+        """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
+        margins = self.rows[chosen] @ theta
+        slopes = self.loss.gradient(self.targets[chosen], margins)
+        return np.asarray(self.weights[chosen] * slopes)
+
+
+def load_solver_records(objective: EmpiricalObjective, solver: str) -> SolverRecords:
+    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
+    rows = objective.rows if isinstance(objective, EmpiricalObjective) else None
+    if not isinstance(rows, MemoryRows) or isinstance(rows, SparseRows):
+        raise TypeError(
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
+            "with all their zeros. Use Newton() or LBFGS()."
+        )
+    block, targets, weights = rows.mapped()
+    block = np.ascontiguousarray(block)
+    if isinstance(objective.loss, ClampedTargetLoss):
+        targets = objective.loss.clamp(targets)
+    weights = weights * (objective.n_rows / objective.divisor)
+    return SolverRecords(block, targets, weights, objective.loss, objective.alpha, objective.linear)
 
 
 @dataclass(frozen=True)
@@ -125,8 +175,7 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     seed: int = 0
 
     def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
-        """Search by accelerated stochastic gradients with reduced variance (Katyusha)."""
-        records = load_subgradient_records(objective, "Katyusha")
+        records = load_solver_records(objective, "Katyusha")
         alpha, count = records.alpha, records.count
         batch = min(self.batch_size, count)
         steps = max(1, 2 * count // batch)
@@ -171,6 +220,78 @@ def accelerated_curvature_bound(objective: Any) -> float:
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
     bound = objective.loss.smoothness * largest * (1 + 1e-9) + objective.alpha
     return min(public, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class SaddleProblem:
+    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
+
+    Parameters
+    ----------
+    dim, adversary_dim : int
+        Sizes of w and of v (flattened).
+    gradient_w, gradient_v : callable
+        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
+    strong_convexity, strong_concavity, smoothness : float
+        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
+    project : callable, optional
+        Euclidean projection of v on the convex set V; the identity by default.
+    """
+
+    dim: int
+    adversary_dim: int
+    gradient_w: Callable[[Array, Array], Array]
+    gradient_v: Callable[[Array, Array], Array]
+    strong_convexity: float
+    strong_concavity: float
+    smoothness: float
+    project: Callable[[Array], Array] = np.asarray
+    rounding: float = 1e-13
+
+    def __post_init__(self) -> None:
+        for name in ("strong_convexity", "strong_concavity", "smoothness"):
+            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
+
+    def ascent_residual(self, w: Array, v: Array) -> float:
+        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
+        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
+        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
+
+
+def saddle_problem(objective: CostlyAdversaryObjective) -> SaddleProblem:
+    r"""Return the saddle problem ``min_theta max_v`` of an adversary who pays, for `MinimaxProximalPoint`.
+
+    The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
+    Hessian have the same scale. Rows are kept in memory.
+    """
+    assert isinstance(objective.rows, MemoryRows), "the adversary moves rows in memory"
+    block, y, w = objective.rows.mapped()
+    scale = np.sqrt(np.where(w > 0, w, 1.0) / objective.divisor)[:, None]
+    lead = int(objective.rows.row_map.fit_intercept)
+    count, width = len(y), objective.dim - lead
+    loss, cost, alpha = objective.loss, objective.cost, objective.alpha
+
+    def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
+        moves = q.reshape(count, width) / scale
+        margins = y * (block @ theta + moves @ theta[lead:])
+        return w / objective.divisor * loss.gradient(1.0, margins) * y, moves
+
+    def gradient_w(theta: Array, q: Array) -> Array:
+        multiples, moves = slopes(theta, q)
+        gradient = multiples @ block + alpha * theta
+        gradient[lead:] += multiples @ moves
+        return np.asarray(gradient)
+
+    def gradient_v(theta: Array, q: Array) -> Array:
+        multiples, _ = slopes(theta, q)
+        return np.asarray((multiples[:, None] / scale * theta[lead:]).ravel() - cost * q)
+
+    longest = objective.rows.row_map.weighted_square**0.5 + objective.reach
+    cross = loss.smoothness * longest * objective.radius + loss.lipschitz
+    concavity = cost - loss.smoothness * objective.radius**2
+    smoothness = loss.smoothness * longest**2 + alpha + cross + cost
+    sizes = objective.dim, count * width
+    return SaddleProblem(*sizes, gradient_w, gradient_v, alpha, concavity, smoothness)
 
 
 @dataclass(frozen=True)
