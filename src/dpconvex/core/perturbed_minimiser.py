@@ -119,12 +119,9 @@ class PerturbedMinimiser:
 
 
 def exact_minimiser(
-    objective: Any,
-    certificate: Certificate,
-    solver: Method | None = None,
-    kinked: bool = False,
+    objective: Any, certificate: Certificate, solver: Method | None = None, kinked: bool = False,
     linear_term: Array | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the certified minimiser that noise is added to: private.
 
     The clamp of targets knows a public bound on the linear term and never the term: theta must determine b.
@@ -196,14 +193,9 @@ def records_of_minimisers(
 
 
 def phase_minimiser(
-    objective: EmpiricalObjective,
-    certificate: Certificate,
-    phase: Phase,
-    tolerance: float,
-    chosen: RowIndices,
-    start: Array,
-    generator: np.random.Generator,
-) -> Array:
+    objective: EmpiricalObjective, certificate: Certificate, phase: Phase, tolerance: float, chosen: RowIndices,
+    start: Array, generator: np.random.Generator,
+) -> Array:  # fmt: skip
     """Return the minimiser of a phase's chosen records, anchored, or a pass's mean: what noise is added to."""
     bounds, rows = certificate.bounds, cast(MemoryRows, objective.rows)
     if certificate.mechanism == "phased-sgd":
@@ -255,14 +247,9 @@ def check_minimised_objective(objective: object, certificate: Certificate) -> No
 
 
 def mean_minimiser_of_pass(
-    rows: MemoryRows,
-    loss: Loss,
-    chosen: RowIndices,
-    start: Array,
-    step: float,
-    alpha: float,
+    rows: MemoryRows, loss: Loss, chosen: RowIndices, start: Array, step: float, alpha: float,
     generator: np.random.Generator,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the mean of the iterates of one step per chosen record, in their order: private.
 
     Of a person's rows a random one takes its step, whatever they hold.

@@ -298,13 +298,9 @@ class PrivateRows:
 
     @_one_private_answer
     def second_moments(
-        self,
-        name: str,
-        coordinates: Coordinates,
-        radius: float,
-        factor: QueryFactor | None = None,
+        self, name: str, coordinates: Coordinates, radius: float, factor: QueryFactor | None = None,
         theta: ArrayLike | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         r"""Return ``sum_i f_i^2 u_i u_i^T / radius^2`` over private rows, plus noise on the packed matrix.
 
         u are rows in the coordinates and f factors, or 1; no vector ``f u`` is longer than the radius.

@@ -433,13 +433,11 @@ class MemoryRows:
     def _memory_rows_in_place(self, indices: RowIndices) -> Self:
         """Return the given rows, read where they are in memory."""
         other = self._replace(
-            indices=indices if self.indices is None else self.indices[indices],
-            n_rows=indices.size,
-            targets=self.targets[indices],
-            ignored=None if self.ignored is None else self.ignored[indices],
+            indices=indices if self.indices is None else self.indices[indices], n_rows=indices.size,
+            targets=self.targets[indices], ignored=None if self.ignored is None else self.ignored[indices],
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
-        )
+        )  # fmt: skip
         # All rows have targets, weights and margins beside them: with what is kept, a sixth of the table or so.
         spare = max(0, self._raw.nbytes // 7 - 32 * len(self._raw))
         other._divide(min(2 * CACHE_BYTES, spare), partly=True)

@@ -212,11 +212,9 @@ class RowMap:
         """What a certificate must say about mapped rows: their influence bound and their largest norm."""
         influence = min(self.row_norm, self.max_norm)
         return {
-            "n_features": self.n_features,
-            "fit_intercept": bool(self.fit_intercept),
-            "row_norm": influence,
+            "n_features": self.n_features, "fit_intercept": bool(self.fit_intercept), "row_norm": influence,
             "max_norm": influence if self.influence == "shorten" else self.max_norm,
-        }
+        }  # fmt: skip
 
     def to_user_units(
         self, theta: npt.ArrayLike, target_shift: float = 0.0, target_scale: float = 1.0

@@ -126,28 +126,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = self._public_facts(privacy_unit, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
         request = MechanismRequest(
-            smooth_loss=smooth,
-            guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(plain, self.neighbors),
-            alpha=check_optional_positive("alpha", self.alpha, owner),
-            bandwidth=bandwidth,
-            kernel=kernel,
-            problems=labels["problems"],
-            joint_loss=self._joint_loss(labels["n_classes"]),
-            row_map=facts.row_map,
-        )
+            smooth_loss=smooth, guarantee=facts.guarantee, bounds=facts.linear_bounds(plain, self.neighbors),
+            alpha=check_optional_positive("alpha", self.alpha, owner), bandwidth=bandwidth, kernel=kernel,
+            problems=labels["problems"], joint_loss=self._joint_loss(labels["n_classes"]), row_map=facts.row_map,
+        )  # fmt: skip
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, {**labels, **chosen.parameters})
 
     def certify(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        *,
-        groups: bool = False,
+        self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False,
         sample_weight: bool = False,
-    ) -> Certificate:
+    ) -> Certificate:  # fmt: skip
         """Return the certificate of a classifier's fit, before any data: equal to ``certificate_`` after such a fit.
 
         Parameters

@@ -109,12 +109,10 @@ class PrivateLinearModel(PrivateModel):
             sides = features[0].tolist(), features[1].tolist()
             stated = [side[0] if len(set(side)) == 1 else side for side in sides]
         return replace(
-            facts,
-            parameters={"feature_bounds": stated, **parameters},
+            facts, parameters={"feature_bounds": stated, **parameters},
             row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
-            target_shift=(low + high) / 2,
-            target_scale=2 / (high - low),
-        )
+            target_shift=(low + high) / 2, target_scale=2 / (high - low),
+        )  # fmt: skip
 
     def _common_descent_plan(
         self, privacy_unit: PersonUnit, n_features: int, loss: SeveralMarginLoss, margins: str, parameters: Facts
@@ -373,14 +371,9 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several)
 
     def _descent_plan(
-        self,
-        facts: PublicModelFacts,
-        mechanism: NoisyGradientDescent,
-        loss: Logistic | Pinball | Squared | Tweedie,
-        alpha: float,
-        parameters: Facts,
-        levels: tuple[float, ...] = (),
-    ) -> MechanismPlan:
+        self, facts: PublicModelFacts, mechanism: NoisyGradientDescent, loss: Logistic | Pinball | Squared | Tweedie,
+        alpha: float, parameters: Facts, levels: tuple[float, ...] = (),
+    ) -> MechanismPlan:  # fmt: skip
         """Return the plan of a private linear fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)

@@ -148,11 +148,9 @@ def charge_private_model(
         ledger.charge(
             certificate.guarantee,
             mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
-            mechanism=certificate.mechanism if mechanism is None else mechanism,
-            description=description,
-            neighbors=certificate.neighbors,
-            unit=certificate.unit,
-        )
+            mechanism=certificate.mechanism if mechanism is None else mechanism, description=description,
+            neighbors=certificate.neighbors, unit=certificate.unit,
+        )  # fmt: skip
         return
     charging = sys._getframe(1)
     frame, own = charging.f_back, charging.f_globals["__name__"]
@@ -287,13 +285,9 @@ class PrivateModel(BaseEstimator):
         )
 
     def _certified_plan(
-        self,
-        facts: PublicModelFacts,
-        mechanism: Mechanism,
-        bounds: Bounds,
-        parameters: Facts,
+        self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
         row_map: RowMap | None = None,
-    ) -> MechanismPlan:
+    ) -> MechanismPlan:  # fmt: skip
         """Return the plan of a private model's mechanism with these bounds and parameters, and with smooth curves."""
         smooth = getattr(self, "smooth", None)
         if smooth is not None:

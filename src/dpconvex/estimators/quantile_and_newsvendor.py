@@ -125,16 +125,13 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             return cast(LinearConfidenceIntervals, self)._interval_plan(facts, Pinball(quantile), named, several)
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
         request = MechanismRequest(
-            kernel=resolve_kernel_setting(self.kernel, owner),
-            guarantee=facts.guarantee,
+            kernel=resolve_kernel_setting(self.kernel, owner), guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
             alpha=check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
-            levels=several if len(several) > 1 else (),
-            targets=len(several) if self._target_of_each_level else 1,
-            row_map=facts.row_map,
-            raw_target=facts.parameters["target_bounds"] is None,
-        )
+            levels=several if len(several) > 1 else (), targets=len(several) if self._target_of_each_level else 1,
+            row_map=facts.row_map, raw_target=facts.parameters["target_bounds"] is None,
+        )  # fmt: skip
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self.smoothing != "convolution" and self._envelopes(owner):
             chosen = _quantile_envelope_choice(chosen, quantile, owner)
@@ -315,14 +312,9 @@ class DPNewsvendor(PrivateQuantileModel):
         return level
 
     def certify(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_products: int | None = None,
-        *,
-        groups: bool = False,
+        self, n_samples: int, n_features: int, n_products: int | None = None, *, groups: bool = False,
         sample_weight: bool = False,
-    ) -> Certificate:
+    ) -> Certificate:  # fmt: skip
         """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_`` after such a fit.
 
         Parameters
@@ -375,11 +367,9 @@ class DPNewsvendor(PrivateQuantileModel):
         levels = np.atleast_1d(self.certificate_.parameters["quantile"])
         under, over = (", ".join(f"{cost:g}" for cost in np.atleast_1d(getattr(self, name))) for name in _COSTS)
         return [
-            ("service level", ", ".join(f"{level:.4g}" for level in levels)),
-            ("underage cost", f"{under} per unit"),
-            ("overage cost", f"{over} per unit"),
-            *super()._summary_facts()[1:],
-        ]
+            ("service level", ", ".join(f"{level:.4g}" for level in levels)), ("underage cost", f"{under} per unit"),
+            ("overage cost", f"{over} per unit"), *super()._summary_facts()[1:],
+        ]  # fmt: skip
 
     def cost(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the newsvendor's mean cost of ordering ``predict(X)`` when demand is ``y``, of all products together.

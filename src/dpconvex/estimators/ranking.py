@@ -133,13 +133,11 @@ class DPAUCClassifier(PrivateAUCModel):
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
-                "kind of bounds": (type(bounds), LinearBounds),
-                "loss": (bounds.loss, Logistic()),
-                "fit_intercept": (bounds.fit_intercept, True),
-                "row_norm": (bounds.row_norm, row_map.row_norm),
+                "kind of bounds": (type(bounds), LinearBounds), "loss": (bounds.loss, Logistic()),
+                "fit_intercept": (bounds.fit_intercept, True), "row_norm": (bounds.row_norm, row_map.row_norm),
                 "max_norm": (bounds.max_norm, single.max_norm),
                 "ranking": (parameters["gradient"].get("ranking"), True),
-            }
+            }  # fmt: skip
         # The bounds are in units of a released length where there is one.
         found = parameters.get(LONGEST, bounds.row_norm), parameters.get(WIDEST, bounds.distance)
         # How far the hinge's kink is rounded by default may change.
@@ -163,17 +161,13 @@ class DPAUCClassifier(PrivateAUCModel):
         if not isinstance(self.label_private, (bool, np.bool_)):
             raise parameter_error("label_private", owner, "True or False", repr(self.label_private), kind=TypeError)
         return PairwiseBounds(
-            n_samples=facts.n_samples,
-            n_features=row_map.n_features,
-            loss=choose_pair_loss(self.loss, bandwidth, owner),
-            row_norm=min(row_map.row_norm, row_map.max_norm),
+            n_samples=facts.n_samples, n_features=row_map.n_features,
+            loss=choose_pair_loss(self.loss, bandwidth, owner), row_norm=min(row_map.row_norm, row_map.max_norm),
             diameter=row_map.diameter,
             min_positive=check_count("min_positive", owner, self.min_positive, most=facts.n_samples),
             min_negative=check_count("min_negative", owner, self.min_negative, most=facts.n_samples),
-            label_private=bool(self.label_private),
-            neighbors=self.neighbors,
-            ignored_rows=facts.ignored_rows,
-        )
+            label_private=bool(self.label_private), neighbors=self.neighbors, ignored_rows=facts.ignored_rows,
+        )  # fmt: skip
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
@@ -323,13 +317,10 @@ class DPTopRankClassifier(PrivateAUCModel):
         facts = self._public_facts(privacy_unit, n_features)
         row_map = replace(facts.row_map, influence="shorten")
         bounds = TopRankBounds(
-            n_samples=facts.n_samples,
-            n_features=row_map.n_features,
-            loss=self._own_loss(),
-            row_norm=min(row_map.row_norm, row_map.max_norm),
-            neighbors=self.neighbors,
+            n_samples=facts.n_samples, n_features=row_map.n_features, loss=self._own_loss(),
+            row_norm=min(row_map.row_norm, row_map.max_norm), neighbors=self.neighbors,
             **self._checked_top_and_min_positive(),
-        )
+        )  # fmt: skip
         alpha = check_optional_positive("alpha", self.alpha, owner)
         if alpha is None:
             alpha = top_rank_output_penalty(bounds, facts.guarantee, parameters)
@@ -358,8 +349,6 @@ class DPTopRankClassifier(PrivateAUCModel):
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
         return [
-            *super()._summary_facts(),
-            ("top", f"above the {bounds.top:,} negative records of highest score"),
-            ("class counts", f"at least {bounds.min_positive:,} positive"),
-            ("labels", "private"),
-        ]
+            *super()._summary_facts(), ("top", f"above the {bounds.top:,} negative records of highest score"),
+            ("class counts", f"at least {bounds.min_positive:,} positive"), ("labels", "private"),
+        ]  # fmt: skip

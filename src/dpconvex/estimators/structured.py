@@ -124,13 +124,10 @@ class PrivateStructuredModel(PrivateModel):
     def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
         """Return the public facts of a structured fit, with the kinked loss."""
         return StructuredBounds(
-            n_samples=facts.n_samples,
-            n_features=int(n_features),
+            n_samples=facts.n_samples, n_features=int(n_features),
             loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
-            operator_norm=facts.parameters["operator_norm"],
-            neighbors=self.neighbors,
-            **own,
-        )
+            operator_norm=facts.parameters["operator_norm"], neighbors=self.neighbors, **own,
+        )  # fmt: skip
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
         owner = type(self).__name__
@@ -171,11 +168,8 @@ class PrivateStructuredModel(PrivateModel):
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, axes, ignored, least = (
-            type(self).__name__,
-            self._axes(),
-            invalid_rows_setting(self),
-            least_rows(self.neighbors),
-        )
+            type(self).__name__, self._axes(), invalid_rows_setting(self), least_rows(self.neighbors),
+        )  # fmt: skip
         matrices = read_structured_numbers("A", A, axes, owner, least, finite=not ignored, narrow=True)
         targets = read_structured_numbers("Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3)
         if targets.shape != matrices.shape[:-1]:

@@ -41,10 +41,8 @@ MARGIN_LOSSES: dict[str, PointwiseLoss] = {"logistic": Logistic(), "hinge": conv
 # Residuals in units of half the target's range. Of "squared" those up to 2 count squared: all, where predictions stay
 # within the range.
 RESIDUAL_LOSSES: dict[str, PointwiseLoss] = {
-    "huber": Huber(0.2),
-    "absolute": convolve(Absolute(), LogisticKernel(), 0.05),
-    "squared": Huber(2.0),
-}
+    "huber": Huber(0.2), "absolute": convolve(Absolute(), LogisticKernel(), 0.05), "squared": Huber(2.0),
+}  # fmt: skip
 # Mean curvature and variance of predictions that are expected in mapped units, where targets fill [-1, 1].
 _REGRESSION = {"curvature": 0.7, "margin_variance": 0.1}
 # Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
@@ -301,14 +299,9 @@ class PrivateRobustModel(TiltedOrRobustModel):
         if shape is not None:  # nested tuples; the bounds check them
             shape = tuple(tuple(row) if isinstance(row, list) else row for row in np.asarray(shape).tolist())
         return facts.bounds_of(
-            RobustBounds,
-            loss,
-            self.neighbors,
-            radius=check_nonnegative_setting("radius", self.radius, owner),
-            norm=self.norm,
-            shape=shape,
-            cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
-        )
+            RobustBounds, loss, self.neighbors, radius=check_nonnegative_setting("radius", self.radius, owner),
+            norm=self.norm, shape=shape, cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
+        )  # fmt: skip
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds

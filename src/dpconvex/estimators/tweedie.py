@@ -106,13 +106,9 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
         if self.inference is not False:
             return self._interval_plan(facts, loss, {})
         request = MechanismRequest(
-            smooth_loss=loss,
-            guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(loss, self.neighbors),
-            alpha=check_optional_positive("alpha", self.alpha, owner),
-            row_map=facts.row_map,
-            raw_target=raw,
-        )
+            smooth_loss=loss, guarantee=facts.guarantee, bounds=facts.linear_bounds(loss, self.neighbors),
+            alpha=check_optional_positive("alpha", self.alpha, owner), row_map=facts.row_map, raw_target=raw,
+        )  # fmt: skip
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
         name, fine = chosen.mechanism.name, loss.power in (1.0, 1.5, 2.0)  # of others, powers round twice
         if name not in _MECHANISMS or (name != "gradient" and (raw or not fine)):

@@ -50,13 +50,10 @@ def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
     return {
-        **counted,
-        "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
-        "centre": (0.05, vector, 1),
-        "count": (0.02, Query("count"), 1),
-        "moments": (0.30, Query.moments(n_features), 1),
+        **counted, "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS), "centre": (0.05, vector, 1),
+        "count": (0.02, Query("count"), 1), "moments": (0.30, Query.moments(n_features), 1),
         "difference": (0.58, vector, 1),
-    }
+    }  # fmt: skip
 
 
 @certificates.calibrates("moments")

@@ -218,12 +218,10 @@ class NoisySGD(PrivateMechanism):
         else:
             steps = check_count("steps", "NoisySGD", self.steps)
         chosen: Facts = {
-            "steps": steps,
-            "batch_size": size,
-            "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
+            "steps": steps, "batch_size": size, "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
             "average": check_number("average", _OWNER, self.average, "a number in [0, 1]", 0, 1.01),
             "noise": self.noise,
-        }
+        }  # fmt: skip
         if self.noise == "published":
             chosen["published_epsilon"] = epsilon
             std = published_std(bounds.lipschitz, epsilon, delta)

@@ -209,13 +209,9 @@ class RowObjective(RidgeObjective):
     def _facts(self, objective: str) -> dict[str, object]:
         """Return the facts of any objective over rows that a certificate states."""
         return {
-            "objective": objective,
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "divisor": self.divisor,
-            **self.rows.row_map.public_facts,
-            "own_weights": bool(self.rows.own_weights),
-        }
+            "objective": objective, "loss": self.loss, "alpha": self.alpha, "divisor": self.divisor,
+            **self.rows.row_map.public_facts, "own_weights": bool(self.rows.own_weights),
+        }  # fmt: skip
 
 
 class CentredObjective:

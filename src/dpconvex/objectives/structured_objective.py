@@ -296,16 +296,10 @@ class StructuredObjective(LinearTermObjective):
     def public_facts(self) -> dict[str, object]:
         """Facts about the structured objective that the certificate of a release must state."""
         return {
-            "shared": self.records.shared,
-            "objective": "mean of losses of residual vectors",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "linear_term": bool(self.linear.any()),
-            "divisor": self.divisor,
-            "n_features": self.dim,
-            "operator_norm": self.records.operator_norm,
-            "link_norm": self.records.link_norm,
-        }
+            "shared": self.records.shared, "objective": "mean of losses of residual vectors", "loss": self.loss,
+            "alpha": self.alpha, "linear_term": bool(self.linear.any()), "divisor": self.divisor,
+            "n_features": self.dim, "operator_norm": self.records.operator_norm, "link_norm": self.records.link_norm,
+        }  # fmt: skip
 
     def _sup(self, power: int, name: str) -> float:
         link, records = self.loss.link, self.records
