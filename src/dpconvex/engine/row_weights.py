@@ -84,7 +84,6 @@ class RowWeights:
 
 
 def _first_of_each(ordered: Tags) -> RowIndices:
-    """Return where each tag begins in a sorted array."""
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: ordered.size])
 
 

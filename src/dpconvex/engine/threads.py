@@ -32,7 +32,6 @@ _local = _Own()
 
 @functools.lru_cache(maxsize=8)
 def _worker_pool(threads: int) -> ThreadPoolExecutor:
-    """Return the process-wide pool of `threads` workers."""
     return ThreadPoolExecutor(threads, thread_name_prefix="dpconvex", initializer=_begin_worker)
 
 
@@ -106,7 +105,6 @@ def _blas_controller() -> Any:
 
 
 def _take_blas_thread_control() -> None:
-    """Let this thread set the limit of BLAS's threads."""
     # threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared, and silently
     # ignores all others, even when the first is done.
     for library in _blas_controller().lib_controllers:

@@ -90,7 +90,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     classes_: np.ndarray = field(init=False)
 
     def _losses(self) -> Losses:
-        """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
 
     def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
@@ -98,7 +97,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return None
 
     def _descends_jointly(self, n_classes: int) -> bool:
-        """Return whether the classifier will fit more than two classes at once, by the private fit: a public fact."""
         if n_classes < 3 or self.inference:
             return False
         if isinstance(self.mechanism, str) and self.mechanism == "auto":
@@ -148,7 +146,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self._plan(privacy_unit, n_features, count_expected_labels(self, n_classes)).certificate
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
-        """Return the weight of every record by its class, None without ``class_weight``."""
         owner = type(self).__name__
         weights = check_class_weight(self.class_weight, self.classes_.tolist(), owner)
         if weights is None:

@@ -93,7 +93,6 @@ class PrivateLinearModel(PrivateModel):
     intercept_: float | Array = field(init=False)
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        """Check the settings that every linear model has; raises before any budget is charged."""
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise parameter_error("fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError)
@@ -117,7 +116,6 @@ class PrivateLinearModel(PrivateModel):
     def _common_descent_plan(
         self, privacy_unit: PersonUnit, n_features: int, loss: SeveralMarginLoss, margins: str, parameters: Facts
     ) -> MechanismPlan:
-        """Return the plan of margins that share their coefficients, or raise where no mechanism has them."""
         owner = type(self).__name__
         named = "gradient" if isinstance(self.mechanism, str) and self.mechanism == "auto" else self.mechanism
         mechanism = resolve_mechanism(named, owner)
@@ -177,11 +175,9 @@ class PrivateLinearModel(PrivateModel):
         return [rows] if together else [[each] for each in rows]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
-        """Return the weight of each row's class; None where all classes weigh the same."""
         return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the mean loss of the rows plus the penalty."""
         bounds = certificate.bounds
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
@@ -191,7 +187,6 @@ class PrivateLinearModel(PrivateModel):
         return X, [y], X.shape
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
-        """Keep the linear coefficients and, with inference, their covariance in the user's units."""
         several = isinstance(plan.certificate.parameters.get("quantile"), list)
         found = list(np.atleast_2d(coefficients[0])) if several else coefficients
         self.coef_, self.intercept_ = self._in_user_units(found, plan)
@@ -209,7 +204,6 @@ class PrivateLinearModel(PrivateModel):
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
-        """Return the linear coefficients, a row for each problem, and the intercepts, in the user's units."""
         assert plan.row_map is not None
         coef, intercept = [], []
         for theta in coefficients:
@@ -239,7 +233,6 @@ class PrivateLinearModel(PrivateModel):
         return plot_effects(self, schema, level, axes)
 
     def _linear(self, X: object) -> NDArray[np.float64]:
-        """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""
         check_is_fitted(self)
         return linear_predictions(read_features(self, X), self.coef_.T, self.intercept_)
 
@@ -340,7 +333,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     smooth: Sequence[tuple[int, int, float]] | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what a linear model's certificate states beside its settings of intervals and curves."""
         return {
             **super()._stated(certificate, facts),
             "inference": (certificate.parameters.get("inference", False), self.inference),
@@ -354,7 +346,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         self, facts: PublicModelFacts, loss: Logistic | Pinball | Tweedie, own: Facts,
         levels: tuple[float, ...] = (0.5,),
     ) -> MechanismPlan:  # fmt: skip
-        """Return the plan of a linear fit with intervals, of several quantile levels at once or of one problem."""
         for level in levels:
             if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
                 raise ValueError(
@@ -374,7 +365,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         self, facts: PublicModelFacts, mechanism: NoisyGradientDescent, loss: Logistic | Pinball | Squared | Tweedie,
         alpha: float, parameters: Facts, levels: tuple[float, ...] = (),
     ) -> MechanismPlan:  # fmt: skip
-        """Return the plan of a private linear fit of a loss."""
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         settings = mechanism.settings(levels=levels)
@@ -474,7 +464,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return DataFrame(table)
 
     def _coefficient_columns(self, level: float) -> dict[str, list[Any]]:
-        """Return the columns of a linear model's :meth:`coefficient_table`."""
         from dpconvex.reports.coefficients_and_forecasts import coefficient_problem_names, feature_names
 
         estimates, errors = self._estimates_and_errors("coefficient_table")
@@ -495,7 +484,6 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return table | {"term": terms * len(coef)} | {name: each.ravel().tolist() for name, each in numbers.items()}
 
     def _estimates_and_errors(self, method: str) -> tuple[Array, Array]:
-        """Return coefficients and their standard errors, the intercept last."""
         check_is_fitted(self)
         owner, errors = type(self).__name__, linear_coefficient_std(self)
         if errors is None:
@@ -618,7 +606,6 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        """Return the planned mechanism of a linear regression."""
         facts = self._public_facts(privacy_unit, n_features)
         mechanism = self._chosen(facts)
         alpha = check_optional_positive("alpha", self.alpha, type(self).__name__)

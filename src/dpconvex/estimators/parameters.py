@@ -41,13 +41,11 @@ def _document_parameters(kind: type) -> str:
 
 
 def _split_docstring(kind: type) -> tuple[str, dict[str, str]]:
-    """Return the text before the sections of a class's docstring, and its sections by name."""
     text = inspect.cleandoc(vars(kind).get("__doc__") or "")
     head, *parts = re.split(r"^(Parameters|Attributes|Notes|Examples)\n-+\n", text, flags=re.MULTILINE)
     return head.strip(), {name: part.strip() for name, part in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _describe_names(section: str) -> dict[str, str]:
-    """Return the entry of each name that a section of a docstring describes."""
     entries = [entry.strip() for entry in re.split(r"^(?=\w)", section, flags=re.MULTILINE) if entry]
     return {name: entry for entry in entries for name in re.findall(r"\w+", re.split(" :|\n", entry)[0])}

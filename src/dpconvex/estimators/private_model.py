@@ -288,7 +288,6 @@ class PrivateModel(BaseEstimator):
         self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
         row_map: RowMap | None = None,
     ) -> MechanismPlan:  # fmt: skip
-        """Return the plan of a private model's mechanism with these bounds and parameters, and with smooth curves."""
         smooth = getattr(self, "smooth", None)
         if smooth is not None:
             curves = check_smooth_setting(smooth, facts.row_map.n_features, type(self).__name__)
@@ -366,7 +365,6 @@ class PrivateModel(BaseEstimator):
         return Summary(summary_text(self))
 
     def _html_repr(self) -> str:
-        """Return what a notebook shows: a card once there is something to show."""
         if "certificate_" not in vars(self):
             return str(super()._html_repr())
         from dpconvex.reports.summary import model_summary_card

@@ -77,7 +77,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return what a quantile certificate states beside what this estimator's settings say."""
         kernel = resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
@@ -114,7 +113,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         return stated
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
-        """Return the planned mechanism of a quantile fit, of one level or of several."""
         owner = type(self).__name__
         levels = self._quantile_levels(n_targets)
         several = levels if isinstance(levels, tuple) else (levels,)
@@ -141,7 +139,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters)
 
     def _envelopes(self, owner: str) -> bool:
-        """Return whether kinks are rounded by a Moreau envelope, checked."""
         if self.smoothing not in ("convolution", "moreau"):
             raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
         return self.smoothing == "moreau"
@@ -299,7 +296,6 @@ class DPNewsvendor(PrivateQuantileModel):
         return tuple(self._service_level(*pair) for pair in pairs)
 
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
-        """Return the newsvendor's service level ``underage / (underage + overage)``."""
         owner = type(self).__name__
         pairs = zip(_COSTS, (underage_cost, overage_cost), strict=True)
         under, over = (check_positive_setting(name, cost, owner) for name, cost in pairs)
@@ -326,7 +322,6 @@ class DPNewsvendor(PrivateQuantileModel):
         return self._plan(privacy_unit, n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        """Read features and demand, a column of it for each product of the newsvendor."""
         owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)
         if isinstance(y, (list, tuple)) and invalid_rows_setting(self):
             y = np.asarray(y, dtype=object)  # one cell must not make text of the others

@@ -49,7 +49,6 @@ class PrivateAUCModel(PrivateLinearClassifier):
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
 
     def _two_labels(self, n_classes: int | None) -> Facts:
-        """Return the public parameters of an AUC model's labels; raise unless there are two."""
         labels = label_set_facts(self, n_classes)
         if labels["n_classes"] != 2:
             raise ValueError(
@@ -155,7 +154,6 @@ class DPAUCClassifier(PrivateAUCModel):
         }
 
     def _auc_pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
-        """Return the public facts of AUC pairs, with settings that are checked."""
         owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if not isinstance(self.label_private, (bool, np.bool_)):
@@ -201,7 +199,6 @@ class DPAUCClassifier(PrivateAUCModel):
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
-        """Return the AUC objective, of pairs."""
         bounds = certificate.bounds
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
@@ -291,7 +288,6 @@ class DPTopRankClassifier(PrivateAUCModel):
     min_positive: int | None = None
 
     def _checked_top_and_min_positive(self) -> dict[str, int]:
-        """Return K and m+, checked."""
         owner = type(self).__name__
         top = check_count("top", owner, self.top, 1)
         least = top if self.min_positive is None else check_count("min_positive", owner, self.min_positive, 1)

@@ -115,14 +115,12 @@ class PrivateStructuredModel(PrivateModel):
         return moreau_vector(cast(Any, kinked), "energy", float(convolved.smoothness))
 
     def _kernel(self, outputs: int) -> Kernel:
-        """Return the kernel that a name or object stands for; by name, the exponential one is that of m dimensions."""
         if isinstance(self.kernel, str) and self.kernel == "exponential":
             loss = self._loss(outputs)
             return ExponentialKernel(loss.outputs - (loss.link is not None))
         return resolve_kernel_setting(self.kernel, type(self).__name__)
 
     def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
-        """Return the public facts of a structured fit, with the kinked loss."""
         return StructuredBounds(
             n_samples=facts.n_samples, n_features=int(n_features),
             loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
@@ -163,7 +161,6 @@ class PrivateStructuredModel(PrivateModel):
         return self._fit(A, Y)
 
     def _axes(self) -> int:
-        """Return the number of axes of A: records are matrices, or rows."""
         return 3
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
@@ -194,7 +191,6 @@ class PrivateStructuredModel(PrivateModel):
         return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
-        """Return the records, scaled to the bounds."""
         link, norms = bounds.loss.link, (bounds.operator_norm, bounds.link_norm)
         labelled = link is not None and link.kind != "residual"
         return StructuredRecords(A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled)
@@ -407,7 +403,6 @@ class DPL1Link(PrivateStructuredModel):
         )
 
     def _shared_matrix(self, n_features: int) -> Array | None:
-        """Return the public matrix that structured records share, checked."""
         if self.matrix is None:
             return None
         try:

@@ -96,11 +96,9 @@ class TiltedOrRobustModel(PrivateLinearModel):
         return self._certified_plan(facts, mechanism, bounds, parameters)
 
     def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
-        """Return the mechanism that is used, and its public parameters."""
         return mechanism, {}
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> Any:
-        """Return the public facts of the model, without a penalty."""
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:

@@ -65,7 +65,6 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
     rate_bounds: tuple[float, float] | None = None
 
     def _variance_power(self) -> float:
-        """Return the power of the mean that the variance is proportional to."""
         raise AttributeError(f"{type(self).__name__} does not say its power.")
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
@@ -86,7 +85,6 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
         return replace(facts, parameters=parameters, target_shift=0.0, target_scale=1 / unit)
 
     def _loss(self, facts: PublicModelFacts) -> Tweedie:
-        """Return the loss in mapped units."""
         least, most = facts.parameters["rate_bounds"]
         _, high = facts.parameters["target_bounds"] or (0.0, _RAW)
         scale = facts.target_scale

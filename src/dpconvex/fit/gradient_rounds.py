@@ -107,7 +107,6 @@ class GradientRounds:
     def _release_gradient(
         self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None
     ) -> tuple[Array, float]:
-        """Return a noisy mean gradient, and the standard deviation of its coordinates."""
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         unit = self.frame.median_row_norm * loss.unit
         total = rows.slope_sum(name, self.frame.row_coefficients(phi), loss.slope, self.frame, unit)
@@ -133,7 +132,6 @@ class GradientRounds:
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
     def _limit_step(self, phi: Array, wanted: Array, scale: float) -> Array:
-        """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
         step = wanted - phi
         length = math.sqrt(float(self.frame.moments @ step**2))
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
@@ -201,7 +199,6 @@ class GradientRounds:
         return length * math.sqrt(share), loss.max_second_derivative * length**2 * share
 
     def _release_curvature(self, phi: Array, loss: PosteriorLocalLoss) -> Array:
-        """Release the mean curvature at a point."""
         radius, unit = self._curvature_units(loss)
         theta, part = self.frame.row_coefficients(phi), None if self.config.inference else self.config.early_rows
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
@@ -228,7 +225,6 @@ class GradientRounds:
         return curvatures.combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
 
     def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
-        """Return the covariance of the rounds' estimate, by sampling and by what is known, in the rows' coordinates."""
         hessian, variance = self._combined_curvature(released, loss)
         length, slope = self.config.late_clip * self.frame.median_row_norm, loss.slope.loss
         assert slope is not None

@@ -107,7 +107,6 @@ def calibrate_margin(
 
 
 def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
-    """Return the share of the records in each bin, and points within bins with their own shares."""
     # A normal law replaces the part of the histogram that noise hides.
     middles = (edges[1:] + edges[:-1]) / 2
     normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))

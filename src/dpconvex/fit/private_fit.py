@@ -73,7 +73,6 @@ class PrivateFit:
             return self.frame.row_coefficients(self._fit())
 
     def _fit(self) -> Array:
-        """Run the fit in released coordinates; return its coefficients phi."""
         if self.kind == "several":
             return JointMargins(self).run().T
         own = {"margin": self._fit_margins, "squares": self._fit_squares, "rate": self._fit_rates}
@@ -81,7 +80,6 @@ class PrivateFit:
         return self._fit_fine_stage(*self._fit_rough_stage()) if fit_kind is None else fit_kind()
 
     def _refine(self, found: PosteriorEstimate, loss: PosteriorLocalLoss) -> Array:
-        """Return an estimate refined by late rounds."""
         mean, covariance = self.rounds.run_late(found, loss)
         if covariance is not None:
             self.released["covariance"] = covariance
@@ -159,7 +157,6 @@ class PrivateFit:
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
-        """Return the quantile of a fit's residuals at the wanted level, its standard deviation, and their scale."""
         gone = self.start_weight if self.config.fits == 1 else 0.0
         first = 0.5 + gone * (level - 0.5)
         # Up to thrice the distance of a normal law, less the part that the start has gone already.
@@ -297,7 +294,6 @@ class PrivateFit:
         return self._refine(found, late)
 
     def _fit_smooth(self) -> Array:
-        """Fit a smooth loss of residuals, which has a scale of its own."""
         middle, std_error, scale = self._locate_target(planned_quantile_level(self.loss))
         start = np.zeros(self.size)
         start[: self.lead] = middle
@@ -311,7 +307,6 @@ class PrivateFit:
     # Margins.
 
     def _fit_margins(self) -> Array:
-        """Fit with clipped gradients, calibrate slope and intercept of the margin, refine."""
         # Where only the order of margins matters, 0 is the threshold for classes of equal weight.
         lead, sharp = self.lead, self.loss
         kinked = not math.isfinite(self.loss.smoothness)
@@ -350,7 +345,6 @@ class PrivateFit:
         return mean
 
     def _release_positive_share(self) -> tuple[float, float]:
-        """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
         centre = 0.5 if self.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
         found = centre * self.mass + self.rows.count("labels", QueryStatistic("label"), -0.5, centre)
         std = self.terms["labels"].scale / self.mass
@@ -358,7 +352,6 @@ class PrivateFit:
         return share, min(std / (share * (1 - share)), 1.0)
 
     def _margin_std(self, phi: Array) -> float:
-        """Return the standard deviation of margins by released second moments."""
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
     def _centre_intercept(self, share: float, phi: Array) -> Array:

@@ -227,7 +227,6 @@ def stated_farthest(certificate: Certificate) -> float:
 
 
 def _check_descent_steps(settings: Parameters) -> tuple[int, float]:
-    """Return number and size of the steps on matrices, or raise."""
     owner, allowed = "StructuredGradientDescent", "a finite number above 0"
     step_size = check_number("step_size", owner, settings["step_size"], allowed, 0, math.inf, low_open=True)
     return check_count("steps", owner, settings["steps"]), step_size
@@ -343,7 +342,6 @@ def plain_descent_settings(
 
 
 def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
-    """Return finite numbers of a shape as an array, or raise."""
     try:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -355,7 +353,6 @@ def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> A
 
 
 def _descent_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
-    """Return the bound on the norm of ``v_i``."""
     if plain["truncation"] is not None:
         return float(plain["truncation"])
     return bounds.lipschitz / float(bounds.loss.lipschitz)

@@ -186,7 +186,6 @@ class AdversarialObjective(AdversarialRowsObjective):
         return gradient, error + self._adversary_turning_error(size + moved)
 
     def _adversary_takes(self, theta: Array, shift: Array) -> tuple[float, float]:
-        """Return what the adversary takes, ``radius M(theta + shift)``, as an unevaluated sum of two floats."""
         with localcontext() as context:
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)

@@ -138,15 +138,12 @@ class RidgeObjective:
         return float(0.5 * self.alpha * (theta @ theta))
 
     def _value(self, data: float, theta: Array) -> float:
-        """Return F from the value of the data term."""
         return float(data) + self._penalty(theta)
 
     def _gradient(self, data: Array, theta: Array) -> Array:
-        """Return the gradient of F from that of the data term."""
         return np.asarray(data + self.alpha * theta)
 
     def _hessian(self, data: Array) -> Array:
-        """Return the Hessian of F from that of the data term, in its place."""
         data[np.diag_indices_from(data)] += self.alpha
         return data
 
@@ -207,7 +204,6 @@ class RowObjective(RidgeObjective):
         return self.n_records / self.divisor
 
     def _facts(self, objective: str) -> dict[str, object]:
-        """Return the facts of any objective over rows that a certificate states."""
         return {
             "objective": objective, "loss": self.loss, "alpha": self.alpha, "divisor": self.divisor,
             **self.rows.row_map.public_facts, "own_weights": bool(self.rows.own_weights),

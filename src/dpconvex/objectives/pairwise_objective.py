@@ -211,7 +211,6 @@ class PairwiseObjective(LinearTermObjective):
         return self.value(w), self.gradient(w)
 
     def _data_value(self, w: Array) -> float:
-        """Return the sum of the losses of all pairs."""
         (s, t), pieces = self._scores(w), self.loss.piecewise_quadratic
         if s.size == 0 or t.size == 0:
             return 0.0
@@ -220,7 +219,6 @@ class PairwiseObjective(LinearTermObjective):
         return float(quadratic_pair_sums(s, t, pieces, "value").sum())
 
     def _data_gradient(self, w: Array) -> Array:
-        """Return the gradient of the sum of the losses of all pairs."""
         s, t = self._scores(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
@@ -346,7 +344,6 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     @cached_property
     def _class_counts(self) -> list[tuple[int, int]]:
-        """Numbers of positive and negative records of every partition."""
         return [tuple(part) for part in self.rows.each(_count_classes)]
 
     @property
@@ -383,7 +380,6 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     @property
     def _changed(self) -> RowChange:
-        """All changes of rows, one after the other."""
         return partial(_change_pairwise_rows, self._changes)
 
     def _change_rows(self, function: RowChange) -> None:
@@ -452,7 +448,6 @@ def _count_classes(rows: MemoryRows) -> tuple[int, int]:
 def _take_pairwise_classes(
     changed: RowChange, positive: RowIndices, negative: RowIndices, rows: MemoryRows
 ) -> tuple[Array, Array]:
-    """Return some rows of each class, by their position in it."""
     ahead, behind = (
         changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0]) if chosen.size else np.empty((0, rows.dim))
         for which, chosen in ((rows.targets > 0, positive), (rows.targets < 0, negative))
@@ -461,7 +456,6 @@ def _take_pairwise_classes(
 
 
 def _weigh_pairwise_classes(changed: RowChange, ahead: Array, behind: Array, rows: MemoryRows) -> tuple[Array]:
-    """Return the sum of rows times given slopes."""
     multiples = np.zeros(rows.n_rows)
     multiples[rows.targets > 0] = ahead
     multiples[rows.targets < 0] = -behind

@@ -65,12 +65,10 @@ class RiskMeasureObjective(RowObjective):
 
     @property
     def _record_smoothness(self) -> float:
-        """``beta = smoothness w||x~||^2`` of one record."""
         return float(self.loss.smoothness * self.rows.row_map.weighted_square)
 
     @property
     def _loss_at_zero(self) -> float:
-        """The largest loss at theta = 0."""
         return float(np.max(self.loss.value(np.array([1.0, -1.0]), np.zeros(2))))
 
     def _sum_records(self, theta: Array, part: RecordPart) -> Any:
@@ -519,8 +517,6 @@ class TopRankObjective(RidgeObjective):
 
 
 class _TopRankLevel(NamedTuple):
-    """The smoothed mean of the largest scores at one theta."""
-
     level: float  # T
     threshold: float  # the t that attains it
     bend: float  # sum_j s'' at t, public records included
@@ -529,5 +525,4 @@ class _TopRankLevel(NamedTuple):
 
 
 def _signs(rows: MemoryRows) -> tuple[npt.NDArray[np.int8]]:
-    """Return the classes of rows: 1, -1, or 0 for ignored ones."""
     return (np.sign(rows.targets).astype(np.int8),)

@@ -233,7 +233,6 @@ class StructuredRecords:
 
 
 def _stacked_residuals(rows: Array, targets: Array, theta: Array) -> Array:
-    """``Y - A theta`` of records whose rows stand below each other."""
     # Row by row: a kinked slope must not jump because there is another record.
     return np.asarray(targets - block_margins(rows, theta).reshape(targets.shape))
 
@@ -288,7 +287,6 @@ class StructuredObjective(LinearTermObjective):
 
     @property
     def _norm(self) -> StructuredNormTerm | None:
-        """The term that all records share, if there is one."""
         shared = self.records.shared
         return None if shared is None else StructuredNormTerm(shared, self.loss)
 

@@ -236,7 +236,6 @@ class DaskRows:
 
 
 def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> Sums:
-    """Return rows of a partition by their positions: raw features, mapped targets, weights."""
     taken = rows.take(indices)
     return taken.raw, taken.marked_targets, taken.weights
 
