@@ -199,7 +199,6 @@ def _pair_order_sums(
     person_ends = np.concatenate([np.flatnonzero(new_person)[1:], [len(ranked)]])
     tie, person = np.cumsum(new_tie) - 1, np.cumsum(new_person) - 1
     below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_person)[person]]
-    above = before[person_ends[person]] - before[ends[tie]]
-    weights = (below - above)[is_positive]
+    weights = (below - (before[person_ends[person]] - before[ends[tie]]))[is_positive]
     # Python's whole numbers: products of two sums of steps exceed 64 bits.
     return sum(int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True))

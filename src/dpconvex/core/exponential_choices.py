@@ -56,8 +56,7 @@ class ExponentialChoices:
         A point t of a public grid on the public range ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which
         moves by at most 1 where a value is replaced.
         """
-        numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=low)
-        ordered = np.sort(np.clip(numbers, low, high))
+        ordered = np.sort(np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64), nan=low), low, high))
         # Each value by itself becomes a point of the grid, so that a replaced record replaces one point.
         points = np.floor((ordered - low) / (high - low) * POINTS).astype(np.int64)
         edges = np.concatenate([[-1], np.clip(points, 0, POINTS), [POINTS]])
@@ -114,8 +113,7 @@ def exponential_loss_scores(
         part = slice(start, start + step)
         # Row by row: a product of matrices would round a record's score by how many others there are.
         here = objective.loss.value(targets[part], block_margins(rows[part], centre))[:, None]
-        margins = transform_block(rows[part], candidates.T)
-        there = objective.loss.value(targets[part][:, None], margins)
+        there = objective.loss.value(targets[part][:, None], transform_block(rows[part], candidates.T))
         shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
         # Within G whatever rounding or overflow did: the sensitivity rests on this line.
         whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)

@@ -263,8 +263,7 @@ def mean_minimiser_of_pass(
     for first in range(0, chosen.size, size):
         records = rows.one_row_each(chosen[first : first + size], generator).mapped()
         if compiled is not None:
-            order = np.arange(len(records[1]))
-            run_one_pass_loop(order, *records, compiled, theta, total, step, alpha)
+            run_one_pass_loop(np.arange(len(records[1])), *records, compiled, theta, total, step, alpha)
             continue
         for row, target, weight in zip(*records, strict=True):
             # A loss of the user's own: the same steps, not compiled.

@@ -325,8 +325,7 @@ class PrivateRows:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
 
         def private_score_part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
-            return (np.array([float(v @ scores)]),)
+            return (np.array([float(v @ np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0))]),)
 
         rows = self._own_rows.predicted(checked_finite_array(score.theta, self.bounds.dimension))  # margins as weights
         (exact,) = rows.sum_targets(private_score_part)
@@ -413,8 +412,7 @@ class PrivateRows:
         if name == "length":
             if statistic.coordinates is None:
                 raise ValueError("Lengths need coordinates.")
-            frame = self._checked(statistic.coordinates)
-            return self._weighted(frame), lambda y, norms: np.log2(norms)
+            return self._weighted(self._checked(statistic.coordinates)), lambda y, norms: np.log2(norms)
         theta = checked_finite_array(statistic.theta, self.bounds.dimension)
         rows = self._own_rows.predicted(theta)  # with margins z in the weight slot
         if name == "residual":
@@ -472,8 +470,7 @@ class _ClippedMarginSlopes:
         else:
             lengths, slopes = np.hypot(lengths, whole * norms), np.vstack([slopes, whole])
         factors = np.minimum(1.0, self.bound / (lengths * _ROUND_UP))
-        counted = (norms > 0) & (norms <= _LONGEST) & (factors >= _TINY)
-        return (np.where(counted, slopes * factors, 0.0).T,)
+        return (np.where((norms > 0) & (norms <= _LONGEST) & (factors >= _TINY), slopes * factors, 0.0).T,)
 
 
 def _key(frame: Coordinates) -> tuple[bytes, float, float]:

@@ -353,8 +353,7 @@ class SparseRows(MemoryRows):
         ignored = 0 if self.ignored is None else int(np.count_nonzero(self.ignored))
         base, zeros = self.base if self.base.size else np.zeros(width), np.zeros((width, bins))
         count_dense_octaves(base[None, :], np.ones(1), 0, max_octave, zeros)  # what is not stored
-        many = self.n_rows - ignored - counts.sum(axis=1)
-        return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
+        return np.asarray(counts + zeros * np.reshape(self.n_rows - ignored - counts.sum(axis=1), (-1, 1)))
 
     def lengths(self, matrix: Array) -> Array:
         """Bound ``||M x~_i||`` from above, with 1 for the constant if rows have none; inf for weight 0."""

@@ -298,8 +298,7 @@ class DPLinearSVC(PrivateLinearClassifier):
         owner = type(self).__name__
         kernel = resolve_kernel_setting(self.kernel, owner)
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
-        smooth = convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH)
-        return smooth, Hinge(), bandwidth, kernel
+        return convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH), Hinge(), bandwidth, kernel
 
     def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
         return CrammerSinger(n_classes) if self._descends_jointly(n_classes) else None

@@ -142,8 +142,7 @@ class PrivateLinearModel(PrivateModel):
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
         """
-        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(privacy_unit, n_features).certificate
+        return self._plan(PersonUnit.of(self, n_samples, groups, sample_weight), n_features).certificate
 
     def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit the linear model privately.

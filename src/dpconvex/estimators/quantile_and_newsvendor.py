@@ -106,8 +106,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
             if certificate.mechanism == "objective" and bandwidth is None:
                 # Smoothing moves quantiles, so the level that is smoothed may be another one, within limits.
-                near = type(base) is Pinball and may_be_level(base.quantile, level)
-                stated["loss"] = (near, True)
+                stated["loss"] = (type(base) is Pinball and may_be_level(base.quantile, level), True)
         if bandwidth is not None:
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated

@@ -204,8 +204,7 @@ class DPAUCClassifier(PrivateAUCModel):
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
-        large = cast("DaskRows | MemoryRows", rows)
-        return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
+        return PartitionedPairwiseObjective(cast("DaskRows | MemoryRows", rows), *facts, row_norm=row_norm)
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         super()._store(coefficients, plan)

@@ -217,8 +217,7 @@ class DPDiscreteHazard(PrivateLinearModel):
     def _censoring_weights(self) -> Array:
         """Return one over the probability of being watched until each period begins, by released shares; at most 16."""
         shares = np.asarray(self.released_["outcome_shares"])
-        left = np.cumsum(shares[::-1])[::-1]
-        return np.minimum(1 / np.cumprod(1 - (shares / left)[:-1:2]), _MOST_WEIGHT)
+        return np.minimum(1 / np.cumprod(1 - (shares / np.cumsum(shares[::-1])[::-1])[:-1:2]), _MOST_WEIGHT)
 
     def predict_median(self, X: object) -> NDArray[np.float64]:
         """Return the end of the first period that at most half survive; infinite where more survive all of them."""

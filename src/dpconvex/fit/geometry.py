@@ -97,8 +97,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
             )  # fmt: skip
             whitened = found_frame.matrix
             # Directions are limited one by one, and together may exceed the limit by a little.
-            largest = float(np.linalg.norm(whitened[lead:, lead:] / widest, 2))
-            whitened[lead:] /= max(1.0, largest / limit)
+            whitened[lead:] /= max(1.0, float(np.linalg.norm(whitened[lead:, lead:] / widest, 2)) / limit)
             if coordinate_cancellation(whitened) <= most:
                 frame = found_frame
                 break
@@ -232,8 +231,7 @@ def _is_spread(counts: Array, law: Array, std: float, mass: float) -> NDArray[np
 
 def _geometry_norm_quantile(rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float) -> float:
     """Return a quantile of the row norms, from a histogram of their logarithms and a prior around the expected norm."""
-    columns = rows.bounds.n_features
-    edges = math.log2(math.sqrt(1 + columns)) + np.asarray(constants.LENGTH_EDGES)
+    edges = math.log2(math.sqrt(1 + rows.bounds.n_features)) + np.asarray(constants.LENGTH_EDGES)
     counts = rows.histogram("lengths", QueryStatistic("length", coordinates=frame), edges) / mass
     std = rows.terms["lengths"].scale / mass
     width = edges[1] - edges[0]

@@ -82,8 +82,7 @@ class JointMargins:
         slopes = self.columns.T @ vector[self.leads :].reshape(len(self.columns), -1)
         if not self.lead:
             return np.asarray(slopes)
-        intercepts = self.contrasts.T @ vector[: self.leads] / self.frame.constant
-        return np.column_stack([intercepts, slopes])
+        return np.column_stack([self.contrasts.T @ vector[: self.leads] / self.frame.constant, slopes])
 
     def _reduce(self, gradient: Array) -> tuple[Array, Array]:
         if not self.separate:
@@ -206,8 +205,7 @@ class OutcomeLaw:
         for outcome in range(self.loss.outcomes):
             moved = self.shares.copy()
             moved[outcome] += 1e-3 * moved[outcome]
-            slope = (self._constant(moved) - found) / (1e-3 * self.shares[outcome])
-            change += (std * slope) ** 2
+            change += (std * ((self._constant(moved) - found) / (1e-3 * self.shares[outcome]))) ** 2
         return found, np.minimum(change, 1.0)
 
     def _constant(self, shares: Array) -> Array:
@@ -215,8 +213,7 @@ class OutcomeLaw:
             logs = np.log(shares)
             return np.asarray(np.clip(logs - logs.mean(), -constants.MAX_START_LOGIT, constants.MAX_START_LOGIT))
         if isinstance(self.loss, DiscreteHazard):
-            at_risk = np.cumsum(shares[::-1])[::-1][1::2]
-            found = logit(shares[1::2] / at_risk)
+            found = logit(shares[1::2] / np.cumsum(shares[::-1])[::-1][1::2])
         else:
             found = logit(np.cumsum(shares)[:-1] / shares.sum())
         return np.asarray(np.clip(found, -constants.MAX_START_LOGIT, constants.MAX_START_LOGIT))
@@ -226,8 +223,7 @@ class OutcomeLaw:
         if isinstance(self.loss, Softmax):
             return softmax_shares(z)
         if isinstance(self.loss, DiscreteHazard):
-            left = np.cumsum(self.shares[::-1])[::-1]
-            censored = (self.shares / left)[::2, None]
+            censored = (self.shares / np.cumsum(self.shares[::-1])[::-1])[::2, None]
             hazards = expit(z)
             kept = np.cumprod((1 - hazards) * (1 - censored[:-1]), axis=0)
             kept = np.vstack([np.ones((1, z.shape[1])), kept])
@@ -347,8 +343,7 @@ def secant_step(vectors: Array, steps: Array, noise: Array) -> Array:
     moves, changes = np.diff(vectors, axis=0), np.diff(steps, axis=0)
     whitened = changes / noise
     gram = whitened @ whitened.T + 2 * last.size * np.eye(len(moves))
-    weights = np.linalg.solve(gram, whitened @ (last / noise))
-    return np.asarray(last - weights @ (moves + changes))
+    return np.asarray(last - np.linalg.solve(gram, whitened @ (last / noise)) @ (moves + changes))
 
 
 def _raised(matrix: Array) -> Array:

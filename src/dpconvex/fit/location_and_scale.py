@@ -60,8 +60,7 @@ class LocationPrior:
         for inside, sign, far in ((self.low, -1.0, self.below), (self.high, 1.0, self.above)):
             beyond = sign * (found - inside) > 0
             share = sign * (found[beyond] - inside) / (self.width / 2)
-            distance = self.width * np.expm1(share * math.log1p(far / self.width))
-            found[beyond] = inside + sign * distance
+            found[beyond] = inside + sign * (self.width * np.expm1(share * math.log1p(far / self.width)))
         return found
 
     def prior(self, line: Array, logs: Array) -> Array:
@@ -96,8 +95,7 @@ class LocationTails:
         cls, counts: Array, std: float, edges: Array, mass: float, stds: float = constants.CERTAIN_STDS
     ) -> LocationTails:
         """Return the tails around a location by noisy counts, with two octaves beyond the last significant one."""
-        inner = (edges[1:] + edges[:-1]) / 2
-        centres = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
+        centres = np.concatenate([[1.5 * edges[0]], (edges[1:] + edges[:-1]) / 2, [1.5 * edges[-1]]])
         shares = np.where(counts > stds * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
         for last, sign in ((seen[-1], 1), (seen[0], -1)) if seen.size else ():
@@ -200,8 +198,7 @@ def locate_residual_tails(
     rows: PrivateRows, name: str, theta: Array, scale: float, mass: float, loss: QueryLoss | None = None
 ) -> LocationTails:
     """Release a histogram of the octaves of residuals, or of slopes of a loss, in units of a scale."""
-    half = constants.RESIDUAL_BINS // 2
-    sizes = scale * 2.0 ** (np.arange(half) - 6.0)
+    sizes = scale * 2.0 ** (np.arange(constants.RESIDUAL_BINS // 2) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
     statistic = QueryStatistic("residual" if loss is None else "slope", theta, loss=loss)
     counts = rows.histogram(name, statistic, edges)
@@ -284,8 +281,7 @@ def locate_quantile(
         if step == steps:
             break
         side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
-        wanted = point + side * constants.OFF_CENTRE_SCALES * scale
-        points[step] = point = min(max(wanted, lowest), highest)
+        points[step] = point = min(max(point + side * constants.OFF_CENTRE_SCALES * scale, lowest), highest)
         share = share_below_location(rows, name, statistic, point, level, mass)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([constants.GRID_TAIL, 1 - constants.GRID_TAIL], reached, line)

@@ -116,8 +116,7 @@ def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array
     # Within a bin, the density follows that of the neighbouring bins.
     widths = np.diff(edges)
     padded = np.concatenate([sizes[:1] / widths[:1], sizes / widths, sizes[-1:] / widths[-1:]])
-    tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
-    density = np.exp(tilts[:, None] * inside)
+    density = np.exp(np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)[:, None] * inside)
     density *= (sizes / density.sum(axis=1))[:, None]
     points = middles[:, None] + np.diff(edges)[:, None] * inside
     # The outermost bins are exponential tails, with the decay of the last two bins.

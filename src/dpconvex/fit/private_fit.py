@@ -100,8 +100,7 @@ class PrivateFit:
         curvature = (high - low) * constants.NORMAL_DENSITY_AT_0 / scale
         loss = PosteriorLocalLoss(slope, curvature, scale, slope_std=constants.SLOPE_STD * (high - low))
         away = scale * float(ndtri(first))  # from there to the median
-        found = self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2)
-        return start, found, scale
+        return start, self.rounds.run_early("rough gradients", loss, start, std_error**2 + away**2), scale
 
     def _fit_fine_stage(
         self, start: Array, rough: PosteriorEstimate, scale: float, mean_gradient: Array | None = None

@@ -58,7 +58,6 @@ def smooth_quantile_levels(found: Array, levels: Sequence[float], variances: Arr
     nodes = ndtri(levels) / max(np.abs(ndtri(levels)).max(), 1e-9)
     basis, _ = np.linalg.qr(weights[:, None] * legvander(nodes, len(levels) - 1))
     parts = basis.T @ (weights[:, None] * found)
-    lengths = parts**2 @ moments
-    factors = np.maximum(0.0, 1 - 1 / np.maximum(lengths, 1e-300))
+    factors = np.maximum(0.0, 1 - 1 / np.maximum(parts**2 @ moments, 1e-300))
     factors[:2] = 1.0
     return np.asarray((basis @ (factors[:, None] * parts)) / weights[:, None])

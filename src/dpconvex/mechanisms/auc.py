@@ -118,8 +118,7 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     radius = clip_radius(centre, same, longest / 128, 2 * longest)
     moments = rows.second_moments("moments", centre, radius) / mass
     values, vectors = np.linalg.eigh(moments)
-    std = rows.terms["moments"].scale
-    floor = max(_EIGENVALUE_FLOOR * std / mass * math.sqrt(d / 2), 1e-12)
+    floor = max(_EIGENVALUE_FLOOR * rows.terms["moments"].scale / mass * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
 

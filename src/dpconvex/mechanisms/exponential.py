@@ -162,8 +162,7 @@ class ExponentialMechanism(PrivateMechanism):
 
 def _exponential_unit_grid(dimension: int, points: int) -> Array:
     """Return the points of a grid in the ball of radius 1; its middle is always one of them."""
-    axis = np.linspace(-1.0, 1.0, points)
-    grid = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1)
+    grid = np.stack(np.meshgrid(*[np.linspace(-1.0, 1.0, points)] * dimension, indexing="ij"), axis=-1)
     grid = grid.reshape(-1, dimension)
     lengths = np.linalg.norm(grid, axis=1)
     return np.vstack([np.zeros((1, dimension)), grid[(lengths > 0) & (lengths <= 1.0)]])

@@ -123,8 +123,7 @@ class AdversarialObjective(AdversarialRowsObjective):
         @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
             z = block @ theta - y * taken
-            curvature = np.maximum(w * loss.curvature(y, z), 0.0)
-            moved = moved_block_gram(block, curvature, -y, slope)
+            moved = moved_block_gram(block, np.maximum(w * loss.curvature(y, z), 0.0), -y, slope)
             return moved, float((w * loss.gradient(y, z)) @ y)
 
         second, pull = self.rows.sum(part)
@@ -401,8 +400,7 @@ class CostlyAdversaryObjective(RowObjective):
             curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
             factors = w * curvature / (1 - curvature * k)
             # Rows y x + (2 / cost) slope theta, up to the sign of y.
-            pushed = moved_block_gram(block, factors, 2 / self.cost * slopes * y, moved)
-            return pushed, float(w @ slopes**2)
+            return moved_block_gram(block, factors, 2 / self.cost * slopes * y, moved), float(w @ slopes**2)
 
         second, squares = self.rows.sum(costly_adversary_part)
         diagonal = np.full(self.dim, squares / self.cost)

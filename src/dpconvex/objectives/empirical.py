@@ -252,8 +252,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         total, terms, errors = self.rows.sum(empirical_gradient_part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor
         allowance = self._allowance(*per_row, size + moved, additions=1)
-        gradient = self._gradient(total.value / self.divisor, theta) + self.alpha * shift
-        return gradient, allowance
+        return self._gradient(total.value / self.divisor, theta) + self.alpha * shift, allowance
 
     def _allowance(self, terms: float, slope_errors: float, size: float, additions: int) -> float:
         roundings = (additions + 8) * terms + 4 * self.alpha * size

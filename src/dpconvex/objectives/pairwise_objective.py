@@ -262,8 +262,7 @@ class PairwiseObjective(LinearTermObjective):
                     np.add.at(edges, below, 2 * c2)
                     np.add.at(edges, above, -2 * c2)
                     behind[start:stop] += 2 * c2 * (above - below)
-                    window = running[above] - running[below]
-                    cross += 2 * c2 * window.T @ self.negatives[start:stop]
+                    cross += 2 * c2 * (running[above] - running[below]).T @ self.negatives[start:stop]
                 below = above
         ahead = np.empty(s.size)
         ahead[order] = np.cumsum(edges)[:-1]

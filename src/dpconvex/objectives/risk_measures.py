@@ -289,8 +289,7 @@ class WorstShareObjective(RiskMeasureObjective):
         threshold, width = self.threshold(theta), self.width
 
         def part(block: Array, slopes: Array, u: Array, v: Array) -> Sums:
-            excess = width * float(v @ np.logaddexp(0.0, u))
-            return (v * expit(u) * slopes) @ block, excess
+            return (v * expit(u) * slopes) @ block, width * float(v @ np.logaddexp(0.0, u))
 
         gradient, excess = self._sum(theta, threshold, part)
         data = threshold + excess / self._worst
@@ -352,8 +351,7 @@ class WorstShareObjective(RiskMeasureObjective):
         weights = 2 * losses / self.width + 2 * (self.rows.additions + 8) + 8
         more = max(1.0, self._share / self.share)
         weights += 8 * (self._loss_at_zero + bound * size) / self.width + 8 * math.log(more)
-        roundings = slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size
-        return float(1.01 * UNIT * roundings)
+        return float(1.01 * UNIT * (slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size))
 
     def _sum(self, theta: Array, threshold: float, part: Callable[[Array, Array, Array, Array], Sums]) -> Any:
         """Sum ``part(block, slopes, (l - t) / width, weights outside of losses)`` for the worst share's risk."""
@@ -443,8 +441,7 @@ class TopRankObjective(RidgeObjective):
 
         def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
             above = share * expit((z - found.threshold) / self.width)
-            slopes = self.loss.gradient(1.0, z - found.level)
-            return (np.where(y > 0, slopes, np.where(y < 0, above, 0.0)),)
+            return (np.where(y > 0, self.loss.gradient(1.0, z - found.level), np.where(y < 0, above, 0.0)),)
 
         (gradient,) = self.rows.combine(theta, multiples)
         return self._value(value, theta), self._gradient(gradient / self._count, theta)

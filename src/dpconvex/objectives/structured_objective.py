@@ -58,8 +58,7 @@ class StructuredNormTerm:
 
     def gradient(self, theta: Array) -> Array:
         """``-M^T g'``."""
-        slopes = self.loss.gradient(self._padded(-(self.matrix @ theta)))[0, :-1]
-        return np.asarray(-(slopes @ self.matrix))
+        return np.asarray(-(self.loss.gradient(self._padded(-(self.matrix @ theta)))[0, :-1] @ self.matrix))
 
     def hessian(self, theta: Array) -> Array:
         """``M^T g'' M``."""
