@@ -181,8 +181,7 @@ def pair_statistic_of_people(
     every = _pair_order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
     twice = every - _pair_order_sums(ranked, is_positive, steps, people)
     counts = (int(steps[label].sum()) / _STEPS for label in (is_positive, ~is_positive))
-    whole = 2 * max(1, count - 1) * _STEPS**2
-    return np.array([twice / whole, *(CLASS_WEIGHT * each for each in counts)])
+    return np.array([twice / (2 * max(1, count - 1) * _STEPS**2), *(CLASS_WEIGHT * each for each in counts)])
 
 
 def _pair_order_sums(

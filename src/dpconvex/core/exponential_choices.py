@@ -116,8 +116,7 @@ def exponential_loss_scores(
         there = objective.loss.value(targets[part][:, None], transform_block(rows[part], candidates.T))
         shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
         # Within G whatever rounding or overflow did: the sensitivity rests on this line.
-        whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)
-        scores += whole.astype(np.int64).sum(axis=0)
+        scores += np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID).astype(np.int64).sum(axis=0)
     return scores
 
 

@@ -267,7 +267,6 @@ def mean_minimiser_of_pass(
             continue
         for row, target, weight in zip(*records, strict=True):
             # A loss of the user's own: the same steps, not compiled.
-            slope = float(loss.gradient(target, row @ theta))
-            theta = theta - step * (weight * slope * row + alpha * theta)
+            theta = theta - step * (weight * float(loss.gradient(target, row @ theta)) * row + alpha * theta)
             total += theta
     return total / chosen.size

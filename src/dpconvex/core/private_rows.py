@@ -264,8 +264,7 @@ class PrivateRows:
         frame, unit = self._checked(coordinates), checked_positive(unit)
         point = checked_finite_array(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
-        bound = checked_positive(term.record_bound * unit)
-        rows = self._weighted(frame, slope.weighting, bound / slope.largest)
+        rows = self._weighted(frame, slope.weighting, checked_positive(term.record_bound * unit) / slope.largest)
         if slope.loss is not None and slope.loss.kind == "margin":
             rows = rows.with_labels()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)

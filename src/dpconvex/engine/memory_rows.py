@@ -436,8 +436,7 @@ class MemoryRows:
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
         )  # fmt: skip
         # All rows have targets, weights and margins beside them: with what is kept, a sixth of the table or so.
-        spare = max(0, self._raw.nbytes // 7 - 32 * len(self._raw))
-        other._divide(min(2 * CACHE_BYTES, spare), partly=True)
+        other._divide(min(2 * CACHE_BYTES, max(0, self._raw.nbytes // 7 - 32 * len(self._raw))), partly=True)
         return other
 
     def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:

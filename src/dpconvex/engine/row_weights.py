@@ -49,8 +49,7 @@ class RowWeights:
         # Whether a person is in the part follows from its tag and public numbers, never from other people: replacing
         # one person changes what one person contributes to sums over the part.
         assert self.tags is not None, "rows that are records of their own"
-        limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
-        return np.flatnonzero(self.tags < limit)
+        return np.flatnonzero(self.tags < np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records))))
 
     def _rows_by_person(self) -> tuple[RowIndices, RowIndices]:
         """Return rows of positive weight sorted by person, and where each person's begin, and their number."""
@@ -60,8 +59,7 @@ class RowWeights:
         positive = np.flatnonzero(self.values > 0)
         order = positive[np.argsort(self.tags[positive], kind="stable")]
         starts = _first_of_each(self.tags[order])
-        nobody = np.full(max(0, self.records - starts.size), order.size)
-        return order, np.concatenate([starts, nobody, [order.size]])
+        return order, np.concatenate([starts, np.full(max(0, self.records - starts.size), order.size), [order.size]])
 
     def rows_of_people(self, people: RowIndices) -> RowIndices:
         """Return all rows of some people, numbered from 0 to ``records - 1``."""

@@ -228,8 +228,7 @@ class RowMap:
         lead = int(self.fit_intercept)
         slopes = theta[lead:] * np.array(self.scale)
         constant = theta[0] if lead else 0.0
-        intercept = (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
-        return slopes / target_scale, float(intercept)
+        return slopes / target_scale, float((constant - slopes @ np.array(self.shift)) / target_scale + target_shift)
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""

@@ -185,8 +185,7 @@ class SparseRows(MemoryRows):
         square = float(self.base @ self.base) * (1 + self.base.size * 2.3e-16)
 
         def shorten(rows: slice, factors: Array) -> None:
-            indices = self._indices_of(rows)
-            sparse_shortening_kernel(*self.offsets, indices, scale, self.base, square, norm, factors)
+            sparse_shortening_kernel(*self.offsets, self._indices_of(rows), scale, self.base, square, norm, factors)
 
         return self._by_row(shorten)
 

@@ -168,8 +168,7 @@ def _quantile_envelope_choice(chosen: MechanismChoice, level: float, owner: str)
     loss = bounds.loss
     if not isinstance(loss, ConvolvedLoss):  # kinked: nothing is smoothed, or by the mechanism itself
         return chosen
-    smooth = _envelope(Pinball(level), loss.kernel, loss.bandwidth)
-    return replace(chosen, bounds=replace(bounds, loss=smooth))
+    return replace(chosen, bounds=replace(bounds, loss=_envelope(Pinball(level), loss.kernel, loss.bandwidth)))
 
 
 @with_parameters
@@ -317,8 +316,7 @@ class DPNewsvendor(PrivateQuantileModel):
         n_products : int, optional
             Number of columns of y, where it is a table; by default that of the costs, if they are sequences.
         """
-        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(privacy_unit, n_features, n_products).certificate
+        return self._plan(PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)

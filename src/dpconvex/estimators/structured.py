@@ -529,8 +529,7 @@ class DPBowl(PrivateStructuredModel):
         owner, ignored = type(self).__name__, invalid_rows_setting(self)
         if np.ndim(level) == 0:
             level = np.full(shape[0], level)
-        least = least_rows(self.neighbors)
-        levels = read_structured_numbers("level", level, 1, owner, least, finite=not ignored)
+        levels = read_structured_numbers("level", level, 1, owner, least_rows(self.neighbors), finite=not ignored)
         if len(levels) != shape[0]:
             raise data_error("level", owner, "a number or have one entry per record", "another length")
         matrices, stacked = cast(Array, stack), np.column_stack([cast(Array, read[0]), levels])

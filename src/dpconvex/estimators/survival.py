@@ -250,8 +250,7 @@ def concordance_index(signed: Array, risk: Array) -> float:
     agree = pairs = 0.0
     for start in range(0, times.size, _PAIR_BLOCK):
         some = slice(start, start + _PAIR_BLOCK)
-        later = (times > times[some, None]) | ((times == times[some, None]) & ~events)
-        comparable = later & events[some, None]
+        comparable = ((times > times[some, None]) | ((times == times[some, None]) & ~events)) & events[some, None]
         ahead = (risk[some, None] > risk) + 0.5 * (risk[some, None] == risk)
         agree, pairs = agree + float((ahead * comparable).sum()), pairs + float(comparable.sum())
     return agree / pairs if pairs else 0.5

@@ -133,8 +133,7 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return D², the share of the deviance that the model explains: 0 as good as a constant, 1 is perfect."""
-        power = self._variance_power()
-        return float(d2_tweedie_score(y, self.predict(X), power=power, sample_weight=sample_weight))
+        return float(d2_tweedie_score(y, self.predict(X), power=self._variance_power(), sample_weight=sample_weight))
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         low, high = self.certificate_.parameters["rate_bounds"]

@@ -240,8 +240,7 @@ def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise
     for name, weighted in (("gradients", weight), ("late gradients", 1.0)):
         if name in terms:
             precision += terms[name].releases / config.fits * (weighted / terms[name].scale) ** 2
-    white_row_norm = math.sqrt(1 + bounds.n_features)
-    return float(each * white_row_norm / math.sqrt(precision * config.fits) / bounds.n_samples)
+    return float(each * math.sqrt(1 + bounds.n_features) / math.sqrt(precision * config.fits) / bounds.n_samples)
 
 
 def _plan_fit_config(

@@ -103,8 +103,7 @@ def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> R
                 break
     if config.geometry_rows is not None and not (bounds.people or bounds.weighted_rows):
         # The number of rows, which is public here, decides how norms are bounded.
-        longer = constants.NORM_SLACK * (1 - config.geometry_rows / bounds.n_samples)
-        frame = replace(frame, norm_slack=longer)
+        frame = replace(frame, norm_slack=constants.NORM_SLACK * (1 - config.geometry_rows / bounds.n_samples))
     expected = math.sqrt(1 + float(frame.moments[lead:].sum()))
     median = _geometry_norm_quantile(rows, frame, 0.5, expected, mass)
     share = 0.0 if config.inference else constants.UNSEEN_PRIOR_STDS * terms["columns"].scale / mass

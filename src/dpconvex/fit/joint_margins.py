@@ -122,8 +122,7 @@ class JointMargins:
             rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / fit.n)
             thetas = self.frame.row_coefficients(self._expand(vector).T).T
             total = rows.slopes_sum(name, thetas, slopes, self.frame, unit) / (fit.mass * share)
-            noise = term.scale * unit / (fit.mass * share)
-            std = math.hypot(noise, 0.5 * math.sqrt((1 / share - 1) / fit.mass))
+            std = math.hypot(term.scale * unit / (fit.mass * share), 0.5 * math.sqrt((1 / share - 1) / fit.mass))
             intercepts, columns = self._reduce(total)
             if rounds.penalty is not None:
                 intercepts, columns = self._penalised(intercepts, columns, vector, rounds.penalty)
@@ -328,8 +327,7 @@ def expected_round(fit: JointMargins, coefficients: Array, slopes: QuerySlopes, 
         small = small + np.diag(np.concatenate([np.full(leads, diagonal[0]), np.full(len(small) - leads, height)]))
         far = far + height * np.eye(len(far))
     mean = bias @ features
-    scales = np.sqrt(fit.moments)
-    biases = (own @ mean[:, 0])[:leads], (common @ mean[:, 1 : 1 + rank]) @ directions.T * scales
+    biases = (own @ mean[:, 0])[:leads], (common @ mean[:, 1 : 1 + rank]) @ directions.T * np.sqrt(fit.moments)
     return ExpectedRound(_raised(small), _raised(far), directions, fit.moments, biases)
 
 

@@ -122,8 +122,7 @@ def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array
     # The outermost bins are exponential tails, with the decay of the last two bins.
     for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
         ratio = min(float(sizes[last] / (sizes[last] + sizes[before])), constants.MAX_TAIL_RATIO)
-        tail_scale = -abs(edges[last] - edges[before]) / math.log(ratio)
-        points[last] = edge - sign * tail_scale * np.log(0.5 - inside)
+        points[last] = edge - sign * (-abs(edges[last] - edges[before]) / math.log(ratio)) * np.log(0.5 - inside)
         density[last] = sizes[last] / constants.BIN_POINTS
     return sizes, density, points
 

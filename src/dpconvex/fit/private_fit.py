@@ -289,8 +289,7 @@ class PrivateFit:
         most = min(constants.RATE_CURVATURES * opened * unit, loss.smoothness)
         factor = QueryFactor("curvature", loss, limit * unit, "square", most)
         slope = QuerySlope(loss, weighting="square", limit=limit * unit)
-        late = PosteriorLocalLoss(slope, unit, scale, limit * unit / width, factor, most)
-        return self._refine(found, late)
+        return self._refine(found, PosteriorLocalLoss(slope, unit, scale, limit * unit / width, factor, most))
 
     def _fit_smooth(self) -> Array:
         middle, std_error, scale = self._locate_target(planned_quantile_level(self.loss))

@@ -38,8 +38,7 @@ class SeveralQuantiles(PrivateFit):
             self.released["problems"] = covariances
         if self.config.targets > 1 or self.config.inference:
             return np.array(found).T
-        curve = smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
-        return curve.T
+        return smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments).T
 
     def _release_mean_row(self) -> Array:
         if "mean row" not in self.terms:

@@ -117,8 +117,7 @@ class PhasedERM(Phased):
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         mu = phased_effective_mu(guarantee, bounds.dimension, "PhasedERM")
-        rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
-        return rate / bounds.lipschitz
+        return min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension))) / bounds.lipschitz
 
 
 @dataclass(frozen=True)
@@ -149,8 +148,7 @@ class PhasedSGD(Phased):
         if self.step_size is not None:
             return self.step_size
         mu = phased_effective_mu(guarantee, bounds.dimension, "PhasedSGD")
-        rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
-        return rate / bounds.lipschitz
+        return min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension))) / bounds.lipschitz
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         curvature = bounds.smoothness + bounds.alpha

@@ -112,8 +112,7 @@ class AdversarialObjective(AdversarialRowsObjective):
             return slopes, float(slopes @ y), float(w @ loss.value(y, z))
 
         total, pull, value = self.rows.combine(theta, part)
-        gradient = self._gradient((total - pull * slope) / self.divisor, theta)
-        return self._value(value / self.divisor, theta), gradient
+        return self._value(value / self.divisor, theta), self._gradient((total - pull * slope) / self.divisor, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Adversarial Hessian ``(1/N) sum w [c'' v v^T - c' y radius M''] + alpha I``, ``v = x~ - y radius M'``."""
@@ -171,8 +170,7 @@ class AdversarialObjective(AdversarialRowsObjective):
             correction += block @ shift - y * left
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             z = exact_difference(z, y * taken, -correction)  # exact products: labels are -1 and +1
-            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths
-            slopes, errors = empirical_slopes_with_error(loss, y, z, error)
+            slopes, errors = empirical_slopes_with_error(loss, y, z, 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths)
             weights = w * (lengths + reach)
             sums = CompensatedBlockSum(w * slopes, np.column_stack([block, y]))
             return sums, weights @ np.abs(slopes), weights @ errors
@@ -245,8 +243,7 @@ class AdversarialResidualObjective(AdversarialRowsObjective):
             return w * (b - a), float(w @ (a + b)), float(w @ value)
 
         total, pull, value = self.rows.combine(theta, part)
-        gradient = self._gradient((total + pull * slope) / self.divisor, theta)
-        return self._value(value / self.divisor, theta), gradient
+        return self._value(value / self.divisor, theta), self._gradient((total + pull * slope) / self.divisor, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         r"""Hessian of the adversarial risk of residuals.
@@ -381,8 +378,7 @@ class CostlyAdversaryObjective(RowObjective):
         def part(y: Array, z: Array, w: Array) -> Sums:
             u = self._worst_adversarial_margin(y * z, k)
             slopes = self.loss.gradient(1.0, u)
-            value = self.loss.value(1.0, u) - 0.5 * k * slopes**2
-            return w * slopes * y, float(w @ slopes**2), float(w @ value)
+            return w * slopes * y, float(w @ slopes**2), float(w @ (self.loss.value(1.0, u) - 0.5 * k * slopes**2))
 
         total, squares, value = self.rows.combine(theta, part)
         gradient = self._gradient((total + squares / self.cost * moved) / self.divisor, theta)

@@ -182,8 +182,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         theta, loss = np.asarray(theta, dtype=np.float64), self.loss
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
-            return (np.einsum("i,ij,ij->j", curvature, block, block),)
+            return (np.einsum("i,ij,ij->j", np.maximum(w * loss.curvature(y, block @ theta), 0.0), block, block),)
 
         return np.asarray(self.rows.sum(part)[0] / self.divisor + self.alpha)
 
@@ -246,8 +245,7 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
                 z = z + correction
             error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths
             slopes, errors = empirical_slopes_with_error(loss, y, z, error)
-            sums = CompensatedBlockSum(w * slopes, block)
-            return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
+            return CompensatedBlockSum(w * slopes, block), (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
         total, terms, errors = self.rows.sum(empirical_gradient_part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor

@@ -189,8 +189,7 @@ class TiltedObjective(RiskMeasureObjective):
         size = float(np.linalg.norm(theta))
         beyond = max(0.0, size - self.coef_bound)
         push = self.wall * beyond / max(size, 1e-300) * theta
-        value = self._value(data + 0.5 * self.wall * beyond**2, theta)
-        return value, self._gradient(gradient + push, theta)
+        return self._value(data + 0.5 * self.wall * beyond**2, theta), self._gradient(gradient + push, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of the tilted risk."""
@@ -292,8 +291,7 @@ class WorstShareObjective(RiskMeasureObjective):
             return (v * expit(u) * slopes) @ block, width * float(v @ np.logaddexp(0.0, u))
 
         gradient, excess = self._sum(theta, threshold, part)
-        data = threshold + excess / self._worst
-        return self._value(data, theta), self._gradient(gradient / self._worst, theta)
+        return self._value(threshold + excess / self._worst, theta), self._gradient(gradient / self._worst, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of the risk of the worst share."""
@@ -494,8 +492,7 @@ class TopRankObjective(RidgeObjective):
         weights, at_zero = expit(u), float(expit(-t / width))
         bend = float((weights * (1 - weights)).sum()) + extra * at_zero * (1 - at_zero)
         margins = scores[self._labels > 0] - level
-        pull = float(np.sum(self.loss.gradient(1.0, margins)))
-        return _TopRankLevel(level, t, bend / width, margins, pull)
+        return _TopRankLevel(level, t, bend / width, margins, float(np.sum(self.loss.gradient(1.0, margins))))
 
     def _top_threshold(self, scores: Array) -> float:
         """Return the threshold t of the top, the root of ``sum_j s'(score_j - t) + 2K s'(-t) = K``.

@@ -237,8 +237,7 @@ class ClusterTable:
             self._threads = {}
             if status == "running":
                 with _forget_cluster_errors():
-                    limit = max(1.0, min(10.0, self._timeout))
-                    self._threads = dict(self._client.nthreads(callback_timeout=limit))
+                    self._threads = dict(self._client.nthreads(callback_timeout=max(1.0, min(10.0, self._timeout))))
             if self._threads:
                 return
             if time.monotonic() - started > self._timeout:

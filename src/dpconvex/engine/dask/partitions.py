@@ -170,8 +170,7 @@ def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return an array as float64, NaN where an object is no number."""
     if values.dtype.kind != "O":
         return np.asarray(values, dtype=np.float64)
-    found = [_partition_number(value) for value in values.ravel()]
-    return np.array(found, dtype=np.float64).reshape(values.shape)
+    return np.array([_partition_number(value) for value in values.ravel()], dtype=np.float64).reshape(values.shape)
 
 
 def _partition_number(value: Any) -> float:

@@ -112,8 +112,7 @@ class SpillFile:
             os.posix_fallocate(self.descriptor, offset, end - offset)
             position = 0
             while position < array.nbytes:
-                piece = content[position : position + CHUNK]
-                position += os.pwrite(self.descriptor, piece, offset + position)
+                position += os.pwrite(self.descriptor, content[position : position + CHUNK], offset + position)
         except OSError:  # a full disk: the data is read from its source instead
             return None
         return SpilledArray(self, offset, array.shape, array.dtype)
