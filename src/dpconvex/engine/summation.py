@@ -143,6 +143,4 @@ def relative_rounding_error(n_rows: int, dimension: int, additions: int | None =
     """
     added = most_summation_additions(n_rows, dimension) if additions is None else additions
     roundings = added + _TERM + (2 * (dimension + 1) if mapped else 0)
-    if roundings * UNIT > 0.5:
-        return math.inf
-    return roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)
+    return math.inf if roundings * UNIT > 0.5 else roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)

@@ -17,9 +17,7 @@ Result = TypeVar("Result")
 
 def available_cores() -> int:
     """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Own(threading.local):  # what a thread keeps for itself

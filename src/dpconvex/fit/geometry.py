@@ -47,9 +47,7 @@ class RowGeometry(Coordinates):
     @property
     def penalty(self) -> Array:
         """Second derivative of ``||theta||^2 / 2`` in these coordinates."""
-        if self.matrix.ndim == 1:
-            return np.diag(self.matrix**2)
-        return np.asarray(self.matrix @ self.matrix.T)
+        return np.diag(self.matrix**2) if self.matrix.ndim == 1 else np.asarray(self.matrix @ self.matrix.T)
 
 
 def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
