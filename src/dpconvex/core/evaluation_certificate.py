@@ -8,15 +8,10 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
 from dpconvex.core.auc_pairs import pair_sensitivity
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import PERSON, RECORD
 from dpconvex.privacy.calibration import NEIGHBORS, calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    CertifiedNoise,
-    CertifiedPromise,
-    check_certified_tails,
-    refuse_malformed_certificate,
-    require,
-)
+from dpconvex.privacy.certificate import CertifiedNoise, CertifiedPromise, require
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 
@@ -98,7 +93,7 @@ class EvaluationCertificate(CertifiedPromise):
 
     def verify(self) -> None:
         """Check that an evaluation's noise suffices for its guarantee; raise a CertificateError otherwise."""
-        with refuse_malformed_certificate("The certificate is malformed"):
+        with certificates.refuse_malformed_certificate("The certificate is malformed"):
             known = self.mechanism in ("score", "conformal") and self.sampler in (EXACT, SEEDED)
             require(known, "The certificate's 'mechanism' or 'sampler' is unknown.")
             units = (RECORD,) if self.statistic == "concordance" else (RECORD, PERSON)  # it has no weights of rows
@@ -128,7 +123,7 @@ def _certified_evaluation_noise(
     moved = certified_evaluation_sensitivity(statistic, n_samples, neighbors)
     pure = guarantee.epsilon_bound / releases if not isinstance(guarantee, GaussianDP) else 0.0
     if not isinstance(guarantee, PureDP):
-        check_certified_tails(guarantee, dimension * releases)
+        certificates.check_certified_tails(guarantee, dimension * releases)
         gaussian = calibrated_release_scale(guarantee.as_gaussian().mu / math.sqrt(releases), moved, dimension)
         if not pure or gaussian <= math.sqrt(dimension + 1) * moved / pure:
             return "gaussian", gaussian

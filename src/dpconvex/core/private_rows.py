@@ -28,24 +28,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.queries import (
-    SCORES,
-    STATISTICS,
-    Query,
-    QueryFactor,
-    QueryScore,
-    QuerySlope,
-    QuerySlopes,
-    QueryStatistic,
-    largest_query_cancellation,
-    pack_query_matrix,
-    prove_queries,
-    registered_query_factor,
-    registered_query_loss,
-    registered_query_slope,
-    registered_query_slopes,
-    unpack_query_matrix,
-)
+from dpconvex.core import queries
+from dpconvex.core.queries import QueryFactor, QuerySlope, QuerySlopes, QueryStatistic, registered_query_slope
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
 from dpconvex.engine.block_products import block_by_nonzeros, block_margins
 from dpconvex.engine.memory_rows import MemoryRows
@@ -139,7 +123,7 @@ class PrivateRows:
 
     def __init__(self, rows_by_target: Sequence[Rows], certificate: Certificate, noise: NoiseSource) -> None:
         if isinstance(certificate, Certificate):  # tests hand in terms that nothing has to prove
-            prove_queries(certificate)
+            queries.prove_queries(certificate)
         self.bounds: LinearBounds = certificate.bounds
         self.terms: Mapping[str, CertifiedNoise] = MappingProxyType(dict(certificate.noise))
         self._answers = PrivateAnswers(self.terms, noise)
@@ -205,7 +189,7 @@ class PrivateRows:
         return float(self._answers.release(term, vector)[0]) / unit
 
     def _count_unit(self, term: CertifiedNoise) -> float:
-        return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
+        return (1 - 2.0**-20) * term.sensitivity / queries.Query("count").sensitivity(self.bounds)
 
     @_one_private_answer
     def histogram(self, name: str, statistic: QueryStatistic, edges: ArrayLike, by_label: bool = False) -> Array:
@@ -280,7 +264,7 @@ class PrivateRows:
         ``thetas`` has the coefficients of each margin. The answer has a row for each margin where coefficients are
         separate; else all intercepts' sums come first, and the common coefficients' sums without the constant follow.
         """
-        slopes = registered_query_slopes(slopes)
+        slopes = queries.registered_query_slopes(slopes)
         frame, unit, size = self._checked(coordinates), checked_positive(unit), self.bounds.dimension
         loss, separate = slopes.loss, slopes.loss.lift == "separate"
         points = checked_finite_array(thetas)
@@ -310,18 +294,18 @@ class PrivateRows:
         if factor is None:
             exact = _private_moment_sums(self._weighted(frame), frame, radius)
         else:
-            factor = registered_query_factor(factor, self.bounds.loss)
+            factor = queries.registered_query_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
             exact = _private_product_sums(rows, frame, checked_finite_array(theta, size), radius, factor)
-        return unpack_query_matrix(self._answers.release(term, pack_query_matrix(exact)), size)
+        return queries.unpack_query_matrix(self._answers.release(term, queries.pack_query_matrix(exact)), size)
 
     @_one_private_answer
-    def limited_sum(self, name: str, score: QueryScore) -> float:
+    def limited_sum(self, name: str, score: queries.QueryScore) -> float:
         """Return the sum of a score over private rows' records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
         limit = checked_positive(score.limit)
-        if score.name not in SCORES:
-            raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
+        if score.name not in queries.SCORES:
+            raise ValueError(f"A score must be one of {list(queries.SCORES)}. Got {score.name!r} instead.")
 
         def private_score_part(y: Array, z: Array, v: Array) -> tuple[Array]:
             return (np.array([float(v @ np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0))]),)
@@ -358,7 +342,7 @@ class PrivateRows:
         key = _key(own)
         checked = self._held("coordinates", key)
         if checked is None:
-            if not coordinate_cancellation(matrix) <= largest_query_cancellation(self.bounds):
+            if not coordinate_cancellation(matrix) <= queries.largest_query_cancellation(self.bounds):
                 raise ValueError("In these coordinates sums of rows would lose their digits.")
             self._kept["coordinates"] = key, own
         return own if checked is None else cast(Coordinates, checked)
@@ -402,8 +386,8 @@ class PrivateRows:
     def _valued(self, statistic: QueryStatistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
         """Return private rows, and the function of their targets and weights that a statistic is."""
         name, centre = statistic.name, _nan_to_zero(statistic.centre)
-        if name not in STATISTICS:
-            raise ValueError(f"A statistic must be one of {list(STATISTICS)}. Got {name!r} instead.")
+        if name not in queries.STATISTICS:
+            raise ValueError(f"A statistic must be one of {list(queries.STATISTICS)}. Got {name!r} instead.")
         if name == "target":
             return self._own_rows, lambda y, w: y
         if name == "label":
@@ -421,7 +405,7 @@ class PrivateRows:
         if name == "slope":
             if statistic.loss is None:
                 raise ValueError("Slopes need a loss.")
-            return rows, registered_query_loss(statistic.loss, self.bounds.loss).gradient
+            return rows, queries.registered_query_loss(statistic.loss, self.bounds.loss).gradient
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
 
 

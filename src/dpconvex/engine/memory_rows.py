@@ -17,18 +17,11 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine import summation
 from dpconvex.engine.block_products import block_margins
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Partial, RawRows, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
-from dpconvex.engine.summation import (
-    RUNS,
-    block_rows,
-    pairwise_summation,
-    part_indices,
-    spans,
-    spread_indices,
-    summation_additions,
-)
+from dpconvex.engine.summation import block_rows, pairwise_summation
 from dpconvex.engine.threads import available_cores, borrow_thread_array, in_threads, single_threaded_blas
 from dpconvex.types import Array
 
@@ -196,7 +189,7 @@ class MemoryRows:
     @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
-        return summation_additions(self.n_rows, self.dim)
+        return summation.summation_additions(self.n_rows, self.dim)
 
     @cached_property
     def mean_target_size(self) -> float:
@@ -273,9 +266,9 @@ class MemoryRows:
 
         return self.sum_weighted(part)
 
-    def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = RUNS) -> Sums:
+    def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = summation.RUNS) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
-        parts = spans(self._blocks, most)
+        parts = summation.spans(self._blocks, most)
         # Handing work to a thread takes as long as a block: few tasks, of a power of two so that sums stay the same.
         size = 1 << max(0, (len(parts) // (_TASKS * self.threads)).bit_length() - 1)
         tasks = [parts[first : first + size] for first in range(0, len(parts), size)]
@@ -407,7 +400,7 @@ class MemoryRows:
 
     def subsample(self, rows: int) -> Self:
         """Return about `rows` rows, the same ones at every call, spread over the data."""
-        return self.take(spread_indices(self.n_rows, rows))
+        return self.take(summation.spread_indices(self.n_rows, rows))
 
     def part(self, rows: int) -> Self:
         """Return exactly `rows` rows in memory, the same at every call, up to 64 next to each other, spread over all.
@@ -420,7 +413,7 @@ class MemoryRows:
         if self.row_weights is not None and self.has_people:
             chosen = self.row_weights.rows_in_part(rows)
             return self.take(chosen).with_row_weights(self.row_weights.part(chosen, rows))
-        return self._memory_rows_in_place(part_indices(self.n_rows, rows))
+        return self._memory_rows_in_place(summation.part_indices(self.n_rows, rows))
 
     def chosen(self, indices: npt.NDArray[np.integer]) -> Self:
         """Return these rows in the order of the data; they are not copied where they are many."""

@@ -23,25 +23,11 @@ from dpconvex.estimators.linear import (
 )
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
-from dpconvex.inputs.labels import (
-    LabelNumbers,
-    LabelPositions,
-    OneVsRestLabels,
-    check_label_type,
-    count_expected_labels,
-    declared_label_set,
-    label_set_facts,
-    read_label_set,
-)
+from dpconvex.inputs import labels as label_sets
+from dpconvex.inputs import settings
+from dpconvex.inputs.labels import LabelNumbers, LabelPositions, OneVsRestLabels
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
-from dpconvex.inputs.settings import (
-    Label,
-    check_optional_positive,
-    invalid_rows_setting,
-    least_rows,
-    resolve_budget_setting,
-    resolve_kernel_setting,
-)
+from dpconvex.inputs.settings import Label
 from dpconvex.inputs.training_data import read_features, read_training
 from dpconvex.losses import CrammerSinger, Hinge, Logistic, PointwiseLoss, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.mechanisms import NoisyGradientDescent, resolve_mechanism
@@ -100,7 +86,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if n_classes < 3 or self.inference:
             return False
         if isinstance(self.mechanism, str) and self.mechanism == "auto":
-            guarantee = resolve_budget_setting(self.epsilon, self.delta, self.mu, type(self).__name__)
+            guarantee = settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, type(self).__name__)
             return not isinstance(guarantee, PureDP)
         mechanism = resolve_mechanism(self.mechanism, type(self).__name__)
         return isinstance(mechanism, NoisyGradientDescent) and not mechanism.plain
@@ -120,12 +106,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
         owner = type(self).__name__
-        labels = label_set_facts(self, n_classes)
+        labels = label_sets.label_set_facts(self, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
         request = MechanismRequest(
             smooth_loss=smooth, guarantee=facts.guarantee, bounds=facts.linear_bounds(plain, self.neighbors),
-            alpha=check_optional_positive("alpha", self.alpha, owner), bandwidth=bandwidth, kernel=kernel,
+            alpha=settings.check_optional_positive("alpha", self.alpha, owner), bandwidth=bandwidth, kernel=kernel,
             problems=labels["problems"], joint_loss=self._joint_loss(labels["n_classes"]), row_map=facts.row_map,
         )  # fmt: skip
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
@@ -143,7 +129,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             By default that of ``classes``, or 2.
         """
         privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
-        return self._plan(privacy_unit, n_features, count_expected_labels(self, n_classes)).certificate
+        return self._plan(privacy_unit, n_features, label_sets.count_expected_labels(self, n_classes)).certificate
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         owner = type(self).__name__
@@ -166,16 +152,16 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
-        declared = declared_label_set(self.classes, owner, ordered=self._ordered_classes)
-        if invalid_rows_setting(self) and declared is not None:
-            check_label_type(y, declared, owner)
+        declared = label_sets.declared_label_set(self.classes, owner, ordered=self._ordered_classes)
+        if settings.invalid_rows_setting(self) and declared is not None:
+            label_sets.check_label_type(y, declared, owner)
             self.classes_ = declared
             clean = PartitionTargets(LabelPositions(tuple(declared.tolist())))
-            X, y = read_training(self, X, y, clean, least_rows(self.neighbors))
+            X, y = read_training(self, X, y, clean, settings.least_rows(self.neighbors))
             positive = np.arange(len(declared))  # labels are positions now
         else:
-            X, y = read_training(self, X, y, least=least_rows(self.neighbors))
-            self.classes_ = read_label_set(y, declared, owner)
+            X, y = read_training(self, X, y, least=settings.least_rows(self.neighbors))
+            self.classes_ = label_sets.read_label_set(y, declared, owner)
             positive = self.classes_
         chosen = positive[1 if len(positive) == 2 else 0 :]
         # A table of partitions applies them to each.
@@ -263,7 +249,7 @@ class DPLogisticRegression(ClassificationProbabilities, LinearConfidenceInterval
         if self.inference is False:
             return super()._plan(privacy_unit, n_features, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
-        return self._interval_plan(facts, Logistic(), label_set_facts(self, n_classes))
+        return self._interval_plan(facts, Logistic(), label_sets.label_set_facts(self, n_classes))
 
 
 @with_parameters
@@ -296,8 +282,8 @@ class DPLinearSVC(PrivateLinearClassifier):
 
     def _losses(self) -> Losses:
         owner = type(self).__name__
-        kernel = resolve_kernel_setting(self.kernel, owner)
-        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
+        kernel = settings.resolve_kernel_setting(self.kernel, owner)
+        bandwidth = settings.check_optional_positive("bandwidth", self.bandwidth, owner)
         return convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH), Hinge(), bandwidth, kernel
 
     def _joint_loss(self, n_classes: int) -> SeveralMarginLoss | None:
@@ -364,7 +350,7 @@ class DPOrdinalRegression(PrivateLinearClassifier):
         return ProportionalOdds(n_classes - 1)
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        labels = {**label_set_facts(self, n_classes), "problems": 1}
+        labels = {**label_sets.label_set_facts(self, n_classes), "problems": 1}
         loss = self._joint_loss(labels["n_classes"])
         return self._common_descent_plan(privacy_unit, n_features, loss, "levels", labels)
 

@@ -30,16 +30,9 @@ from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
+from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import PersonUnit, RowsOfPeople, read_row_weights, split_people
-from dpconvex.inputs.settings import (
-    INVALID_ROWS,
-    check_optional_positive,
-    check_smooth_setting,
-    invalid_rows_setting,
-    noise_source_setting,
-    resolve_budget_setting,
-    resolve_samples_setting,
-)
+from dpconvex.inputs.settings import noise_source_setting
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
@@ -272,13 +265,13 @@ class PrivateModel(BaseEstimator):
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             allowed, remedy = "None or a Ledger", "Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
             raise parameter_error("ledger", owner, allowed, type(self.ledger).__name__, remedy, kind=TypeError)
-        ignored = invalid_rows_setting(self)
+        ignored = settings.invalid_rows_setting(self)
         return PublicModelFacts(
-            guarantee=resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
-            n_samples=resolve_samples_setting(self.neighbors, self.nominal_samples, privacy_unit.count, owner),
+            guarantee=settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
+            n_samples=settings.resolve_samples_setting(self.neighbors, self.nominal_samples, privacy_unit.count, owner),
             parameters={
-                "coef_bound": check_optional_positive("coef_bound", self.coef_bound, owner),
-                "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
+                "coef_bound": settings.check_optional_positive("coef_bound", self.coef_bound, owner),
+                "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
             },
             privacy_unit=privacy_unit,
             ignored_rows=ignored,
@@ -290,7 +283,7 @@ class PrivateModel(BaseEstimator):
     ) -> MechanismPlan:  # fmt: skip
         smooth = getattr(self, "smooth", None)
         if smooth is not None:
-            curves = check_smooth_setting(smooth, facts.row_map.n_features, type(self).__name__)
+            curves = settings.check_smooth_setting(smooth, facts.row_map.n_features, type(self).__name__)
             if "gradient" not in parameters or self.inference:
                 raise ValueError(
                     f"The 'smooth' parameter of {type(self).__name__} must be None with inference=True, and with other "
@@ -344,7 +337,7 @@ class PrivateModel(BaseEstimator):
             self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
-            with without_model_warnings() if invalid_rows_setting(self) else nullcontext():
+            with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
                 X, targets, (_, *shape) = self._read(X, y)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an empty table pass.
             unit, weights = read_row_weights(self, X, sample_weight, groups)

@@ -23,20 +23,10 @@ from dpconvex.engine.rows import is_partitioned
 from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
-from dpconvex.inputs.settings import (
-    MOST_LEVELS,
-    RAREST,
-    check_optional_positive,
-    check_positive_setting,
-    check_quantile_setting,
-    check_quantile_settings,
-    invalid_rows_setting,
-    is_sequence,
-    least_rows,
-    resolve_kernel_setting,
-)
+from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import MechanismPlan
@@ -77,7 +67,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        kernel = resolve_kernel_setting(self.kernel, type(self).__name__)
+        kernel = settings.resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
         several = levels if isinstance(levels, tuple) else (levels,)
@@ -86,7 +76,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
         planned = parameters.get("gradient", {})
-        bandwidth = check_optional_positive("bandwidth", self.bandwidth, type(self).__name__)
+        bandwidth = settings.check_optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (base, Pinball(level)),
@@ -120,11 +110,11 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         if self.inference is not False:
             named = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
             return cast(LinearConfidenceIntervals, self)._interval_plan(facts, Pinball(quantile), named, several)
-        bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
+        bandwidth = settings.check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
         request = MechanismRequest(
-            kernel=resolve_kernel_setting(self.kernel, owner), guarantee=facts.guarantee,
+            kernel=settings.resolve_kernel_setting(self.kernel, owner), guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
-            alpha=check_optional_positive("alpha", self.alpha, owner),
+            alpha=settings.check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             levels=several if len(several) > 1 else (), targets=len(several) if self._target_of_each_level else 1,
             row_map=facts.row_map, raw_target=facts.parameters["target_bounds"] is None,
@@ -203,8 +193,8 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
     def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
         if is_sequence(self.quantile):
-            return check_quantile_settings(cast(Sequence[float], self.quantile), owner)
-        return check_quantile_setting(self.quantile, owner)
+            return settings.check_quantile_settings(cast(Sequence[float], self.quantile), owner)
+        return settings.check_quantile_setting(self.quantile, owner)
 
     def predict(self, X: object) -> NDArray[np.float64]:
         """Return predicted quantiles, in the target's units, of shape (n_samples,), or (n_samples, n_levels).
@@ -296,7 +286,7 @@ class DPNewsvendor(PrivateQuantileModel):
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
         owner = type(self).__name__
         pairs = zip(_COSTS, (underage_cost, overage_cost), strict=True)
-        under, over = (check_positive_setting(name, cost, owner) for name, cost in pairs)
+        under, over = (settings.check_positive_setting(name, cost, owner) for name, cost in pairs)
         level = under / (under + over)
         if not RAREST <= level < 1 - RAREST:
             raise ValueError(
@@ -320,7 +310,7 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)
-        if isinstance(y, (list, tuple)) and invalid_rows_setting(self):
+        if isinstance(y, (list, tuple)) and settings.invalid_rows_setting(self):
             y = np.asarray(y, dtype=object)  # one cell must not make text of the others
         shape = shape_of_data(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
@@ -342,8 +332,8 @@ class DPNewsvendor(PrivateQuantileModel):
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
-        found, least = [], least_rows(self.neighbors)
+        clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(self) else None
+        found, least = [], settings.least_rows(self.neighbors)
         for column in np.asarray(y).T:
             rows, target = read_training(self, X, column, clean, least, y_numeric=True)
             found.append(target)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex import objectives
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
@@ -22,13 +23,7 @@ from dpconvex.inputs.settings import check_nonnegative_setting, check_optional_p
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Loss, PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.objectives import (
-    AdversarialObjective,
-    AdversarialResidualObjective,
-    CostlyAdversaryObjective,
-    TiltedObjective,
-    WorstShareObjective,
-)
+from dpconvex.objectives import TiltedObjective, WorstShareObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.tilted_and_robust_penalties import WALLS, output_penalty_mechanism, with_best_output_penalty
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
@@ -304,8 +299,8 @@ class PrivateRobustModel(TiltedOrRobustModel):
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if bounds.cost is not None:
-            return CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
-        kind = AdversarialResidualObjective if bounds.residual else AdversarialObjective
+            return objectives.CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
+        kind = objectives.AdversarialResidualObjective if bounds.residual else objectives.AdversarialObjective
         constants = (bounds.loss, bounds.alpha, bounds.radius, bounds.norm, bounds.width)
         return kind(rows, *constants, divisor=bounds.n_samples, shape=bounds.shape)
 

@@ -15,17 +15,10 @@ from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor
 from dpconvex.fit import constants
 from dpconvex.fit import covariance_and_curvature as curvatures
+from dpconvex.fit import posterior as posteriors
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
 from dpconvex.fit.geometry import RowGeometry
-from dpconvex.fit.posterior import (
-    NewtonPosterior,
-    PosteriorEstimate,
-    PosteriorLocalLoss,
-    deviation_prior,
-    posterior,
-    scale_variances,
-    signal_prior,
-)
+from dpconvex.fit.posterior import NewtonPosterior, PosteriorEstimate, PosteriorLocalLoss, deviation_prior
 from dpconvex.types import Array
 
 PointMap = Callable[[Array], Array]
@@ -78,8 +71,8 @@ class GradientRounds:
         weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0
         hessian_diagonal = weight * loss.curvature * self.moments
         log_curvature_std = np.hypot(constants.LOG_CURVATURE_STD[self.kind], frame.moment_noise_std / self.moments)
-        variances = scale_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
-        prior = signal_prior(self.size - self.lead, self._no_signal)
+        variances = posteriors.scale_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
+        prior = posteriors.signal_prior(self.size - self.lead, self._no_signal)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
         phi, penalty = start if at is None else at, self.penalty
@@ -145,7 +138,7 @@ class GradientRounds:
         config, fits, origin = self.config, self.config.fits, before.mean
         rounds = self.terms["late gradients"].releases // fits
         every = rounds // (self.terms["curvature"].releases // fits)
-        variances, prior, zeros = scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
+        variances, prior, zeros = posteriors.scale_variances(loss.scale), deviation_prior(), np.zeros((1, self.size))
         error = constants.NONQUADRATIC_ERROR["squares"] if loss.score is not None else constants.LATE_NONQUADRATIC_ERROR
         phi, iterates, newton_points, released, stds = origin, [], [], [], []
         penalty = self.penalty
@@ -180,7 +173,7 @@ class GradientRounds:
                 deviation = (weights * ((np.array(newton_points) - origin) @ vectors)).sum(axis=0) / total
                 if not config.inference:
                     found = deviation[None], 1 / total[None], zeros
-                    deviation, variance, _, _ = posterior(*found, variances, prior, prior_variance)
+                    deviation, variance, _, _ = posteriors.posterior(*found, variances, prior, prior_variance)
                 estimate = origin + vectors @ deviation
             phi = self._limit_step(phi, estimate, loss.scale)
         if not config.inference:

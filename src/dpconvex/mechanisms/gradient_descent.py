@@ -40,14 +40,7 @@ from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
 from dpconvex.privacy.description import Facts, describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -61,7 +54,7 @@ _PLAIN_STEPS = 10  # where none are given
 _SETTINGS = {"steps", "bandwidth", "kernel", "ranking", "raw_target", "levels", "targets", "smooth"}
 
 
-@calibrates("gradient")
+@certificates.calibrates("gradient")
 def calibrate_gradient_descent(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -74,7 +67,7 @@ def calibrate_gradient_descent(
     return CertificateCalibration(plan.calibrated_noise(bounds, mu), stated={"fit": plan.config.stated()})
 
 
-@proves("gradient")
+@certificates.proves("gradient")
 def prove_gradient_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums."""
     certificate.check_bounds(LinearBounds, several=True)
@@ -232,7 +225,7 @@ def _check_descent_steps(settings: Parameters) -> tuple[int, float]:
     return check_count("steps", owner, settings["steps"]), step_size
 
 
-@calibrates("structured-gradient")
+@certificates.calibrates("structured-gradient")
 def calibrate_structured_descent(
     bounds: StructuredBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -252,7 +245,7 @@ def calibrate_structured_descent(
     return CertificateCalibration({"gradients": query.calibrated_noise(bounds, mu, steps)})
 
 
-@proves("structured-gradient")
+@certificates.proves("structured-gradient")
 def prove_structured_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums of gradients."""
     certificate.check_bounds(StructuredBounds)
@@ -371,7 +364,7 @@ def _check_descent_overflow(bounds: LinearBounds, steps: int, plain: Parameters,
         raise parameter_error("step_size", _OWNER, allowed, repr(rate), "Use a smaller step.")
 
 
-@calibrates(PLAIN)
+@certificates.calibrates(PLAIN)
 def calibrate_plain_descent(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
@@ -386,7 +379,7 @@ def calibrate_plain_descent(
     return CertificateCalibration({"gradients": term})
 
 
-@proves(PLAIN)
+@certificates.proves(PLAIN)
 def prove_plain_descent(certificate: Certificate) -> CertificateProof:
     """Compose the stated sums of gradients, of choices that are public data of the right shape."""
     certificate.check_bounds(LinearBounds, several=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.dask import schedule
 from dpconvex.engine.dask.cluster import GROUP, ClusterTable
 from dpconvex.engine.dask.partitions import (
     Call,
@@ -30,15 +31,7 @@ from dpconvex.engine.dask.partitions import (
     run_here,
     run_on_partition_source,
 )
-from dpconvex.engine.dask.schedule import (
-    ScheduledPartition,
-    compute_on_scheduler,
-    count_threads,
-    schedule_in_threads,
-    schedule_separately,
-    scheduled_in_process,
-    scheduler_client,
-)
+from dpconvex.engine.dask.schedule import compute_on_scheduler, schedule_in_threads
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
@@ -213,7 +206,7 @@ class DaskRows:
             yield from self._held.run(jobs, self._mapping, grouped)
             return
         if all(partition.at_hand for partition in partitions):
-            cores = count_threads() if len(jobs) == 1 else 1
+            cores = schedule.count_threads() if len(jobs) == 1 else 1
             results = schedule_in_threads(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
             while group := list(itertools.islice(results, GROUP if grouped else 1)):
                 yield tuple(pairwise_summation(group)) if grouped else group[0]
@@ -260,10 +253,10 @@ class DaskTable:
         pairs, width = delayed_partitions(X, y, owner)
         self.spill: SpillFile | None = None
         self.held: ClusterTable | None = None
-        graphs: list[ScheduledPartition] | None = None
-        client = scheduler_client()
-        if client is None and scheduled_in_process():
-            graphs = schedule_separately(pairs)
+        graphs: list[schedule.ScheduledPartition] | None = None
+        client = schedule.scheduler_client()
+        if client is None and schedule.scheduled_in_process():
+            graphs = schedule.schedule_separately(pairs)
             folder = dask.config.get("temporary-directory", None)
             limit = configured_spill_limit()
             limit = default_spill_limit(folder) if limit is None else limit
