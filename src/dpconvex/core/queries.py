@@ -30,17 +30,11 @@ from dpconvex.engine.summation import MANY_ROWS, most_summed_rows, relative_roun
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold, Tweedie
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
 from dpconvex.objectives.structured_objective import StructuredRecords
+from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateError,
-    CertificateProof,
-    CertifiedNoise,
-    compose_certified_gaussian,
-    compose_certified_pure,
-)
+from dpconvex.privacy.certificate import Certificate, CertificateError, CertificateProof, CertifiedNoise
 from dpconvex.privacy.description import describe, rebuild_description
 from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
@@ -210,7 +204,8 @@ def prove_queries(certificate: Certificate) -> CertificateProof:
         query = Query(term.query, term.record_bound, term.dimension)
         certificate.term(name, query.sensitivity(bounds), query.dimension, "sum", term.releases)
     pure, problems = {term.distribution for _, term in terms} == {"l2-laplace"}, certificate.problems
-    total: Guarantee = (compose_certified_pure if pure else compose_certified_gaussian)(term for _, term in terms)
+    compose = certificates.compose_certified_pure if pure else certificates.compose_certified_gaussian
+    total: Guarantee = compose(term for _, term in terms)
     total = total if problems == 1 else compose_guarantee(total, problems)
     theorem = f"{'C' if pure else 'Gaussian DP c'}omposition of released sums, {bounds.neighbors.replace('_', '-')}"
     return CertificateProof(total, theorem)

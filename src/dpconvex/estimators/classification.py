@@ -15,12 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import PartitionTargets
-from dpconvex.estimators.linear import (
-    LinearConfidenceIntervals,
-    PrivateLinearModel,
-    linear_predictions,
-    linear_shrinkage_facts,
-)
+from dpconvex.estimators import linear
+from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearModel, linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs import labels as label_sets
@@ -193,7 +189,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = [("classes", str(parameters["n_classes"]))]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
-        return [*facts, *linear_shrinkage_facts(self.released_)]
+        return [*facts, *linear.linear_shrinkage_facts(self.released_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -22,14 +22,9 @@ from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.fit.fit_plan import fit_kind_of_loss
+from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
-from dpconvex.inputs.settings import (
-    Fitted,
-    check_optional_positive,
-    invalid_rows_setting,
-    least_rows,
-    resolve_bounds_setting,
-)
+from dpconvex.inputs.settings import Fitted, check_optional_positive, least_rows, resolve_bounds_setting
 from dpconvex.inputs.training_data import map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, SeveralMarginLoss, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolve_mechanism
@@ -181,7 +176,7 @@ class PrivateLinearModel(PrivateModel):
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
+        clean = PartitionTargets(partition_numbers) if setting_checks.invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [y], X.shape
 
@@ -332,14 +327,11 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     smooth: Sequence[tuple[int, int, float]] | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+        stated, smooth = certificate.parameters, None if self.smooth is None else list(map(list, self.smooth))
         return {
-            **super()._stated(certificate, facts),
-            "inference": (certificate.parameters.get("inference", False), self.inference),
-            "smooth": (
-                certificate.parameters.get("gradient", {}).get("smooth"),
-                None if self.smooth is None else list(map(list, self.smooth)),
-            ),
-        }
+            **super()._stated(certificate, facts), "inference": (stated.get("inference", False), self.inference),
+            "smooth": (stated.get("gradient", {}).get("smooth"), smooth),
+        }  # fmt: skip
 
     def _interval_plan(
         self, facts: PublicModelFacts, loss: Logistic | Pinball | Tweedie, own: Facts,

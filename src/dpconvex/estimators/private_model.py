@@ -273,9 +273,8 @@ class PrivateModel(BaseEstimator):
                 "coef_bound": settings.check_optional_positive("coef_bound", self.coef_bound, owner),
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
             },
-            privacy_unit=privacy_unit,
-            ignored_rows=ignored,
-        )
+            privacy_unit=privacy_unit, ignored_rows=ignored,
+        )  # fmt: skip
 
     def _certified_plan(
         self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,

@@ -149,9 +149,8 @@ class DPAUCClassifier(PrivateAUCModel):
             "min_positive": (bounds.min_positive, expected.min_positive),
             "min_negative": (bounds.min_negative, expected.min_negative),
             "label_private": (bounds.label_private, expected.label_private),
-            "row_norm": (found[0], expected.row_norm),
-            "diameter": (found[1], expected.distance),
-        }
+            "row_norm": (found[0], expected.row_norm), "diameter": (found[1], expected.distance),
+        }  # fmt: skip
 
     def _auc_pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
         owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")

@@ -22,12 +22,8 @@ from dpconvex.engine.rows import RowIndices
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.summation import block_rows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.mechanism import (
-    PrivateMechanism,
-    average_mechanism_iterates,
-    check_mechanism_records,
-    check_mechanism_slope,
-)
+from dpconvex.mechanisms import mechanism as mechanisms
+from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
 from dpconvex.privacy import certificate as certificates
@@ -68,7 +64,7 @@ def _check_sgd_guarantee(guarantee: Guarantee) -> ApproxDP:
 
 def _checked_sgd_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
     """Return sampling scheme, relation, rate and number of steps: what the accounting needs besides the noise."""
-    check_mechanism_records(bounds, _OWNER)
+    mechanisms.check_mechanism_records(bounds, _OWNER)
     steps = check_count("steps", _OWNER, settings["steps"])
     size = check_count("batch_size", _OWNER, settings["batch_size"], most=bounds.n_samples)
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)

@@ -19,19 +19,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpconvex.engine.dask.partitions import (
-    Call,
-    Pair,
-    Partition,
-    PartitionFacts,
-    PartitionMap,
-    PartitionTargets,
-    Reweigh,
-    check_partition,
-    quiet,
-    run_here,
-    run_on_partition_source,
-)
+from dpconvex.engine.dask import partitions
+from dpconvex.engine.dask.partitions import Call, Pair, Partition, PartitionFacts, PartitionMap, PartitionTargets
 from dpconvex.engine.dask.schedule import report_progress
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
 from dpconvex.engine.rows import ClusterLostError, SourceChangedError, Sums
@@ -51,7 +40,7 @@ Block = tuple[int, int, Any]
 #: The sums of a worker, and the positions of partitions that it does not hold.
 Found = tuple[list[Block], list[int]]
 #: Of each partition: its position in the pass, its number in the table, changes of weights, and the call.
-Items = Sequence[tuple[int, int, tuple[Reweigh, ...], Call]]
+Items = Sequence[tuple[int, int, tuple[partitions.Reweigh, ...], Call]]
 
 # On workers: the open files and the partitions that live there.
 _lock = threading.Lock()
@@ -311,14 +300,14 @@ def hold_on_cluster(table: ClusterTableFacts, number: int, pair: Pair) -> Cluste
     from distributed import get_worker
 
     worker = get_worker()
-    with quiet():
+    with partitions.quiet():
         with _lock:
             file, limit, folder = _files.get(table.name), table.limit, worker.local_directory
             if limit is None:
                 limit = default_spill_limit(folder) // max(1, table.workers)
             if file is None and limit > 0:
                 file = _files[table.name] = SpillFile(limit, folder)
-        facts = check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
+        facts = partitions.check_partition(pair, table.width, table.numeric, file, table.clean, reread=True)
     held = ClusterPartition(facts, worker.address)
     _held[table.name, number] = held
     return held
@@ -334,9 +323,9 @@ def run_held_on_cluster(table: str, mapping: PartitionMap, items: Items, grouped
             if held is None or held.partition.X is None:
                 missing.append(position)
                 continue
-            yield position, 1, run_here(call, mapping, replace(held.partition, pending=pending))
+            yield position, 1, partitions.run_here(call, mapping, replace(held.partition, pending=pending))
 
-    with quiet():
+    with partitions.quiet():
         blocks = add_cluster_neighbours(results()) if grouped else list(results())
     return blocks, missing
 
@@ -363,7 +352,7 @@ def run_unheld_on_cluster(
     position: int, call: Call, mapping: PartitionMap, source: Partition, pair: Pair
 ) -> Found | None:
     """Return the result of a partition that nobody has room for, as `run_held_on_cluster` does; None if it changed."""
-    found = run_on_partition_source(call, mapping, source.mark, source.pending, pair)
+    found = partitions.run_on_partition_source(call, mapping, source.mark, source.pending, pair)
     return None if found is None else ([(position, 1, found)], [])
 
 

@@ -16,21 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.dask import partitions as partitioning
 from dpconvex.engine.dask import schedule
 from dpconvex.engine.dask.cluster import GROUP, ClusterTable
-from dpconvex.engine.dask.partitions import (
-    Call,
-    Partition,
-    PartitionFacts,
-    PartitionMap,
-    PartitionTargets,
-    Reweigh,
-    add_partitions,
-    check_partition,
-    delayed_partitions,
-    run_here,
-    run_on_partition_source,
-)
+from dpconvex.engine.dask.partitions import Call, Partition, PartitionFacts, PartitionMap, PartitionTargets, Reweigh
 from dpconvex.engine.dask.schedule import compute_on_scheduler, schedule_in_threads
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
 from dpconvex.engine.memory_rows import MemoryRows
@@ -207,12 +196,12 @@ class DaskRows:
             return
         if all(partition.at_hand for partition in partitions):
             cores = schedule.count_threads() if len(jobs) == 1 else 1
-            results = schedule_in_threads(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
+            results = schedule_in_threads(lambda job: partitioning.run_here(job[1], self._mapping, job[0], cores), jobs)
             while group := list(itertools.islice(results, GROUP if grouped else 1)):
                 yield tuple(pairwise_summation(group)) if grouped else group[0]
             return
-        run = dask.delayed(run_on_partition_source, pure=False, traverse=False)
-        opened = dask.delayed(run_here, pure=False, traverse=False)
+        run = dask.delayed(partitioning.run_on_partition_source, pure=False, traverse=False)
+        opened = dask.delayed(partitioning.run_here, pure=False, traverse=False)
         tasks = [
             run(call, self._mapping, partition.mark, partition.pending, partition.pair)
             if partition.X is None
@@ -220,7 +209,7 @@ class DaskRows:
             for partition, call in jobs
         ]
         if grouped:
-            add = dask.delayed(add_partitions, pure=False)
+            add = dask.delayed(partitioning.add_partitions, pure=False)
             tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
         for result in compute_on_scheduler(tasks):
             if result is None:
@@ -250,7 +239,7 @@ class DaskTable:
     def __init__(
         self, X: Any, y: Any, owner: str, numeric: bool = True, clean: PartitionTargets | None = None, least: int = 1
     ) -> None:
-        pairs, width = delayed_partitions(X, y, owner)
+        pairs, width = partitioning.delayed_partitions(X, y, owner)
         self.spill: SpillFile | None = None
         self.held: ClusterTable | None = None
         graphs: list[schedule.ScheduledPartition] | None = None
@@ -261,17 +250,16 @@ class DaskTable:
             limit = configured_spill_limit()
             limit = default_spill_limit(folder) if limit is None else limit
             self.spill = SpillFile(limit, folder) if limit > 0 else None
-        settings = width, numeric, self.spill, clean
+        check, settings = partitioning.check_partition, (width, numeric, self.spill, clean)
         facts: list[PartitionFacts]
         if client is not None:
             self.held = ClusterTable(client, pairs, width, numeric, clean)
             facts = self.held.facts
         elif graphs is not None:
-            found = schedule_in_threads(lambda one: check_partition(one.compute(), *settings), graphs, watched=True)
-            facts = list(found)
+            facts = list(schedule_in_threads(lambda one: check(one.compute(), *settings), graphs, watched=True))
         else:
-            check = dask.delayed(check_partition, pure=False, traverse=False)
-            facts = compute_on_scheduler([check(pair, *settings) for pair in pairs], watched=True)
+            delayed = dask.delayed(check, pure=False, traverse=False)
+            facts = compute_on_scheduler([delayed(pair, *settings) for pair in pairs], watched=True)
         PartitionFacts.require(facts, owner, least)
         self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
@@ -320,7 +308,7 @@ class DaskTable:
         alike = hasattr(X, "rechunk") == hasattr(values, "rechunk")
         if not alike or np.prod(values.npartitions) != len(self.lengths):
             raise ValueError(problem)
-        triples, _ = delayed_partitions(X, y, owner, values)
+        triples, _ = partitioning.delayed_partitions(X, y, owner, values)
         known = {partition.number: partition for partition in self.partitions}
         call = dask.delayed(_map_table_column, pure=False, traverse=False)
         tasks = [call(function, triple, known.get(number), self._clean) for number, triple in enumerate(triples)]
