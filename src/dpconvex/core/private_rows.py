@@ -219,7 +219,7 @@ class PrivateRows:
         With labels the counts of negative records come first.
         """
         inner = np.unique(private_finite_numbers(edges))
-        bins = inner.size + 1
+        bins, by_label = inner.size + 1, bool(by_label)
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
         rows, value = self._valued(statistic)
 
@@ -381,7 +381,7 @@ class PrivateRows:
         once for all rows of the first target. Where a part alone is asked for, its weights are made: those of all rows
         would take longer.
         """
-        key: tuple[object, ...] = (weighting, limit, *_key(frame))
+        key: tuple[object, ...] = _key(frame) if weighting is None else (weighting, limit, *_key(frame))
         view, slot = (id(self._rows), self._size), "weights"
         made = self._held(slot, key)
         alone = self._size is not None and made is None
