@@ -22,8 +22,9 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.planning import linear_preset
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.solvers import AcceleratedGradient, Katyusha, newton_or_lbfgs
+from dpconvex.solvers import newton_or_lbfgs
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6
+from dpconvex_reproduction.output_perturbation.accelerated import AcceleratedGradient, Katyusha
 from dpconvex_reproduction.output_perturbation.paper_tables import solver_iterations
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex_reproduction.output_perturbation.subgradient import StochasticSubgradient, Subgradient

@@ -30,7 +30,7 @@ PAPERS = {
     "quantile": ("quantile_sco", ("presets",)),
     "convolution": ("convolution_objective_perturbation", ("energies", "presets")),
     "auc": ("auc_erm", ("algorithms", "presets")),
-    "output": ("output_perturbation", ("algorithms", "presets", "risks", "subgradient")),
+    "output": ("output_perturbation", ("algorithms", "presets", "risks", "subgradient", "accelerated")),
 }
 
 

@@ -20,12 +20,6 @@ from dpconvex.inputs.people_and_weights import person_indices
 from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.types import Array
 
-__all__ = [
-    "METRICS", "RESIDUAL_METRICS", "ROW_METRICS", "ROW_STEPS", "SURVIVAL_METRICS", "EvaluatedRows",
-    "clipped_row_scores", "evaluation_statistic", "exact_evaluation", "period_lengths", "scored_level",
-    "steps_of_scores", "sum_evaluated_scores",
-]  # fmt: skip
-
 # Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
 # the number of rows may be private and a grid that followed it would move everybody's numbers.
 ROW_STEPS = 2**20
@@ -200,7 +194,6 @@ def sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:
 
 
 def _people_of(people: RowWeights) -> NDArray[np.int64]:
-    """Return the index of each row's person."""
     assert people.tags is not None  # they were read from identifiers
     return person_indices(people.tags)
 
@@ -217,7 +210,6 @@ def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: 
 
 
 def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
-    """Evaluate the statistic of :mod:`dpconvex.core.auc_pairs`."""
     margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.
     lost = np.where(labels == 1, -np.inf, np.inf)

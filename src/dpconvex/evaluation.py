@@ -80,24 +80,11 @@ _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
 
 
 def private_score(
-    model: Any,
-    X: object,
-    y: object,
-    metric: str | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    mu: float | None = None,
-    ledger: Ledger | None = None,
-    *,
-    groups: object = None,
-    quantile: float | None = None,
-    residual_bound: float | str | None = None,
-    bins: int = 10,
-    neighbors: str = "replace_one",
-    level: float = _LEVEL,
-    random_state: int | None = None,
-    verbose: int = 0,
-) -> PrivateScore:
+    model: Any, X: object, y: object, metric: str | None = None, epsilon: float | None = None,
+    delta: float | None = None, mu: float | None = None, ledger: Ledger | None = None, *, groups: object = None,
+    quantile: float | None = None, residual_bound: float | str | None = None, bins: int = 10,
+    neighbors: str = "replace_one", level: float = _LEVEL, random_state: int | None = None, verbose: int = 0,
+) -> PrivateScore:  # fmt: skip
     r"""Evaluate a fitted model on private rows: return its score as a number that may be published.
 
     Row metrics: ``low + (high - low) (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the valid rows, with ``u_i`` the
@@ -114,12 +101,11 @@ def private_score(
         A row with a missing value, or an unknown label, counts nowhere; how many are left is released with noise.
     metric : str, optional
         ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions, and
-        ``"deviance"`` for rates;
-        ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
-        classes; ``"concordance"`` and ``"brier"`` (integrated over periods, records weighted by one over the released
-        probability of being watched so long) for survival; ``"coverage"``, the share of rows in the intervals of
-        :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By default what the estimator
-        minimises: cost, pinball loss, squared error, deviance, AUC, accuracy or concordance.
+        ``"deviance"`` for rates; ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for
+        classifiers, the last two with two classes; ``"concordance"`` and ``"brier"`` (integrated over periods, records
+        weighted by one over the released probability of being watched so long) for survival; ``"coverage"``, the share
+        of rows in the intervals of :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By
+        default what the estimator minimises: cost, pinball loss, squared error, deviance, AUC, accuracy or concordance.
     epsilon, delta, mu, ledger : float, Ledger, optional
         Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``. A ledger is charged before noise is
         drawn, in full: the rows may belong to people whom the fit has seen.
@@ -205,23 +191,11 @@ def private_score(
 
 
 def private_score_difference(
-    first: Any,
-    second: Any,
-    X: object,
-    y: object,
-    metric: str | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    mu: float | None = None,
-    ledger: Ledger | None = None,
-    *,
-    groups: object = None,
-    bound: float | None = None,
-    residual_bound: float | None = None,
-    neighbors: str = "replace_one",
-    level: float = _LEVEL,
-    random_state: int | None = None,
-) -> PrivateScore:
+    first: Any, second: Any, X: object, y: object, metric: str | None = None, epsilon: float | None = None,
+    delta: float | None = None, mu: float | None = None, ledger: Ledger | None = None, *, groups: object = None,
+    bound: float | None = None, residual_bound: float | None = None, neighbors: str = "replace_one",
+    level: float = _LEVEL, random_state: int | None = None,
+) -> PrivateScore:  # fmt: skip
     r"""Evaluate two models on the same private rows: return how much larger one's score is, by one charge.
 
     ``-b + 2 b (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the rows that are valid for both, with ``u_i`` the
@@ -330,7 +304,6 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
 
 
 def _default_evaluation_metric(model: Any) -> str:
-    """Return the metric to evaluate by that the estimator minimises, or nearly."""
     if isinstance(model, input_settings.FittedIntervals):
         return "coverage"
     if is_classifier(model):
@@ -351,7 +324,6 @@ def _quantile_levels(model: Any) -> list[float]:
 
 
 def _evaluated_level_column(model: Any, quantile: object) -> int | None:
-    """Return the column of the predictions that belongs to a level."""
     if quantile is None:
         return None
     levels = _quantile_levels(model)
@@ -362,7 +334,6 @@ def _evaluated_level_column(model: Any, quantile: object) -> int | None:
 
 
 def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> None:
-    """Raise unless the model can be scored by this metric."""
     if metric not in METRICS:
         raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
@@ -396,7 +367,6 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
 def _evaluation_range(
     model: Any, metric: str, residual_bound: object, column: int | None = None, schema: Schema | None = None
 ) -> tuple[float, float]:
-    """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration", "concordance"):
         return 0.0, 1.0
     if metric == "brier":
@@ -454,14 +424,9 @@ def _read_evaluated_rows(model: Any, X: object, y: object, groups: object = None
 
 
 def _say_expected_interval(
-    certificate: EvaluationCertificate,
-    metric: str,
-    limits: tuple[float, float],
-    n: int,
-    level: float,
-    paid: bool,
+    certificate: EvaluationCertificate, metric: str, limits: tuple[float, float], n: int, level: float, paid: bool,
     verbose: int,
-) -> None:
+) -> None:  # fmt: skip
     """Say how wide an evaluation's interval will be in mid-range: from public facts, before the charge."""
     weights = (CLASS_WEIGHT / 2, CLASS_WEIGHT / 2) if metric == "auc" else (ROW_WEIGHT,)
     weights = (ROW_WEIGHT / 4,) if metric == "concordance" else weights  # half of the pairs have an order
@@ -609,7 +574,6 @@ def _evaluation_noise_draws(certificate: EvaluationCertificate) -> Array:
 def _describe_evaluated_curve(
     released: Array, possible: Array, metric: str, limits: tuple[float, float], levels: tuple[float, float]
 ) -> dict[str, Array]:
-    """Return a calibration curve or a histogram of residuals, with intervals."""
     counts = np.maximum(released, 0.0)
     if metric == "residuals":
         rows = max(1.0, float(counts.sum()))

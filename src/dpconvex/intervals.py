@@ -211,7 +211,6 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         )
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
-        """Return the public numbers of training and held-out rows."""
         return split_sizes_setting(n_samples, "calibration_share", self.calibration_share, "DPConformal")
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
@@ -229,7 +228,6 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return coverage + extra
 
     def _bound(self) -> float:
-        """Return the largest threshold."""
         bound = self.score_bound
         if bound is None:
             bound = target_range_setting(self.estimator, "score_bound", "DPConformal")
@@ -334,7 +332,6 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 
 def _interval_summary(model: DPConformal) -> str:
-    """Return the summary of conformal intervals as text."""
     certificate, threshold = model.certificate_, model.threshold_
     ends = f"prediction ± {threshold:.6g}" if math.isfinite(threshold) else "unbounded"
     thing = "people" if certificate.unit != RECORD else "rows"
@@ -350,7 +347,6 @@ def _interval_summary(model: DPConformal) -> str:
 
 
 def _outermost_predictions(predicted: Array) -> tuple[Array, Array]:
-    """Return the outermost predictions of each row."""
     if predicted.ndim == 1:
         return predicted, predicted
     return predicted[:, 0], predicted[:, -1]
@@ -412,7 +408,6 @@ def rebuild_intervals(data: Mapping[str, Any], model: Any) -> DPConformal:
 
 
 def _check_interval_certificates(intervals: DPConformal, certificate: ConformalCertificate) -> None:
-    """Raise unless the certificates are about a split and a calibration as the parameters say."""
     calibration = certificate.calibration
     training, held = certificate.fit.bounds.n_samples, calibration.n_samples
     model = intervals._model()

@@ -11,7 +11,7 @@ from dpconvex.inputs.public_table import PublicTable
 
 __all__ = ["check_pipeline"]
 
-_PUBLIC = "Use dpconvex.preprocessing.PublicTable with a schema, or PublicScaler with public bounds."
+_PUBLIC = "Use dpconvex.preprocessing.PublicTable with a schema, or give the estimator public feature_bounds."
 _FITTED = "is fitted on the data, and what it learned is released with the model: no budget covers it."
 
 

@@ -429,8 +429,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         if self.strategy not in _STRATEGIES:
             raise parameter_error("strategy", "DPSelect", f"one of {_STRATEGIES}", repr(self.strategy))
+        mean_repeats = input_settings.check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
+        if mean_repeats is not None and mean_repeats < 1:
+            raise parameter_error("mean_repeats", "DPSelect", "at least 1", repr(mean_repeats))
         strategy, per_fit, repeats = selection_certificate_shares(
-            guarantee, self.strategy, len(candidates), self._repeats()
+            guarantee, self.strategy, len(candidates), mean_repeats
         )
         found = None
         more: dict[str, int] = {"groups": True} if groups else {}
@@ -467,12 +470,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         facts = (guarantee, strategy, repeats if strategy == "repeat" else None, training, held, score.bounds, fits)
         return SelectionCertificate.issue(*facts, label_set=found, seeded=self.random_state is not None)
-
-    def _repeats(self) -> float | None:
-        repeats = input_settings.check_optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
-        if repeats is not None and repeats < 1:
-            raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
-        return repeats
 
     def _selection_parts(self, n_samples: int) -> tuple[int, int]:
         """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""
@@ -551,6 +548,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 winner = choices.candidate(steps, certificate.score, certificate.neighbors)
                 self._chosen, self.best_params_ = fits[winner][0]
         self.certificate_ = certificate
+        self.coef_, self.intercept_ = np.asarray(self._chosen.coef_), self._chosen.intercept_
+        if labels is not None:
+            self.classes_ = self._chosen.classes_
         self.n_features_in_ = probe.n_features_in_
         if (names := input_settings.fitted_names(probe)) is not None:
             self.feature_names_in_ = self._chosen.feature_names_in_ = names
@@ -588,18 +588,3 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Return the winner's score; on the training data it is not private."""
         check_is_fitted(self)
         return float(self._chosen.score(X, y))
-
-    @property
-    def coef_(self) -> Array:
-        """Coefficients of the winner."""
-        return np.asarray(self._chosen.coef_)
-
-    @property
-    def intercept_(self) -> float | Array:
-        """Intercept of the winner."""
-        return self._chosen.intercept_
-
-    @property
-    def classes_(self) -> Targets:
-        """Labels of the winner."""
-        return self._chosen.classes_

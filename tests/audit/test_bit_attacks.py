@@ -7,12 +7,11 @@ refuted its claim; the docstrings say how often its event was seen on the two da
 import numpy as np
 import pytest
 
-from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
+from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier, preprocessing
 from dpconvex.audit import audit
 from dpconvex.core import perturbed_minimiser
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import auc
-from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
 
 
@@ -118,12 +117,15 @@ def test_prevalence_of_auc_by_moments(monkeypatch):
     assert audit(*pair, claim, 4_500, statistic=no_multiple, rng=0).passed
 
 
-def test_quantile_bounds_between_values_of_the_data():
+def test_quantile_bounds_between_values_of_the_data(monkeypatch):
     """192 of 2400 against none: a point between two values has the digits of the larger one."""
+    # The draws themselves, before they are moved outwards.
+    monkeypatch.setattr(preprocessing, "_MARGIN", 0.0)
+    monkeypatch.setattr(preprocessing, "_LARGEST_TAIL", 0.2)
 
     def bounds(value):
         def sample(count, rng):
-            model = DPQuantileBounds((-5e5, 5e5), margin=0.0, tail=0.2, epsilon=1.0, delta=0.0)
+            model = preprocessing.DPQuantileBounds((-5e5, 5e5), epsilon=1.0, delta=0.0)
             return np.array([model.fit([[value]]).low_[0] for _ in range(count)])
 
         return sample

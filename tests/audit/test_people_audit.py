@@ -10,7 +10,7 @@ import pytest
 from releases import phase_claim
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.audit import NeighborPair, audit, audit_estimator, person_pairs
+from dpconvex.audit import NeighborPair, audit, audit_estimator
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QuerySlope
 from dpconvex.core.row_coordinates import Coordinates
@@ -140,13 +140,26 @@ def test_batches_and_phases_of_people(mechanism):
     assert attack(mechanism, certificate, pair, claim, runs=1_000).passed
 
 
+def person_pairs(X, y, groups, rows):
+    """Yield pairs of tables that differ in one person, of so many rows, all alike, in the first and in the second."""
+
+    def data(feature, target, count):
+        added = np.full((count, 1), feature), np.full(count, target), np.full(count, groups.max() + 1)
+        return tuple(np.concatenate(part) for part in zip(added, (X, y, groups), strict=True))
+
+    few, many = rows
+    yield NeighborPair("mirror", data(1.0, 1e3, few), data(-1.0, 1e3, many))
+    yield NeighborPair("target", data(1.0, 1e3, few), data(1.0, -1e3, many))
+    yield NeighborPair("both", data(1.0, 1e3, many), data(-1.0, -1e3, many))
+
+
 @pytest.mark.slow
 def test_whole_estimators_and_pairs_that_are_no_neighbours():
     X, y, names = np.zeros((4, 1)), np.zeros(4), np.array([1, 1, 2, 3])
     model = DPQuantileRegressor(
         0.5, mu=0.5, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism="output", alpha=1.0,
     )  # fmt: skip
-    for pair in person_pairs(X, y, names, [1.0], (-1e3, 1e3), rows=(1, 20)):
+    for pair in person_pairs(X, y, names, rows=(1, 20)):
         assert audit_estimator(model, pair, 200, rng=0).passed
     far = NeighborPair("two", (X, y, names), (X + np.array([[1], [0], [1], [0]]), y, names))
     with pytest.raises(ValueError, match="neighbouring"):

@@ -75,7 +75,7 @@ def test_invalid_rows_are_those_of_a_fit(visits, monkeypatch):
     import numpy as np
 
     from dpconvex.inputs.inspection import inspect_file
-    from dpconvex.inputs.schema import read_schema
+    from dpconvex.inputs.schema_file import read_schema
     from dpconvex.inputs.table_files import read_training_file
 
     schema = read_schema(visits / "schema.toml")

@@ -11,7 +11,7 @@ pytest.importorskip("dask.dataframe")
 
 from dpconvex.inputs import InputError
 from dpconvex.inputs import table_files as partitions
-from dpconvex.inputs.schema import parse_schema, read_schema
+from dpconvex.inputs.schema_file import parse_schema, read_schema
 from dpconvex.inputs.table_files import read_training_file
 
 MEMORY = 1 << 30

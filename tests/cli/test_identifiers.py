@@ -12,7 +12,7 @@ from dpconvex.cli.bounds_split import split_by_value
 from dpconvex.engine.person_identifiers import NOBODY, person_tags
 from dpconvex.inputs import InputError
 from dpconvex.inputs.inspection import inspect_file
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 
 SCHEMA = parse_schema({

@@ -206,11 +206,3 @@ def test_noise_is_listed_in_the_same_order_by_all_commands(folder):
     assert lists[0] != sorted(lists[0])  # phases, as they run
     names = json.loads((folder / "model.json").read_text())["certificate"]["noise"]
     assert len(names) == len(lists[0])
-
-
-def test_forecasts_are_drawn_to_a_file_of_their_own(folder):
-    sizes = ("--rows", 1000, "--features", 3)
-    done = folder.run("plan", *sizes, "--plot", folder / "plan.svg")
-    assert done.exit_code == 0, done.output
-    assert (folder / "plan.svg").read_text().startswith("<svg")
-    assert folder.run("plan", *sizes, "--plot", "none/plan.svg").exit_code == 2

@@ -34,14 +34,14 @@ def test_people_count_once_and_other_files_are_read(fitted):
     table = (fitted / "sales.csv").read_text().splitlines()
     lines = ["shop;" + table[0].replace(",", ";")]
     lines += [f"{number // 4};" + row.replace(",", ";") for number, row in enumerate(table[1:])]
-    (fitted / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-16")
+    (fitted / "shops.csv").write_text("\n".join(lines) + "\n", encoding="latin-1")
     score = ("score", "model.json", "shops.csv", "--person", "shop", "--delimiter", ";")
     assert fitted.run("ledger", "init", "privacy.db", "--epsilon", 1).exit_code == 0
-    result = fitted.run(*score, "--encoding", "utf-16", "--ledger", "privacy.db", "--json")
+    result = fitted.run(*score, "--encoding", "latin-1", "--ledger", "privacy.db", "--json")
     assert result.exit_code == 0, result.output
     (entry,) = Ledger(fitted / "privacy.db").entries()
     assert entry.unit == "one person"
-    result = fitted.run(*score[:-2], "--encoding", "utf-16", "--delimiter", "|")
+    result = fitted.run(*score[:-2], "--encoding", "latin-1", "--delimiter", "|")
     assert result.exit_code == 2, result.output
 
 

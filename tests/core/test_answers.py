@@ -148,6 +148,22 @@ def test_only_the_same_question_is_answered_from_memory():
     assert asked._held("another slot", "a") is None
 
 
+def test_memory_is_freed_before_what_takes_its_place_is_computed(monkeypatch):
+    """A part and its weights before another part, and all that belongs to parts once all rows are weighed."""
+    asked, held = handle("rows"), []
+    part = ("part", id(asked._rows))
+    reweighted, taken = MemoryRows.reweighted, MemoryRows.part
+    look = lambda found: lambda *arguments: (held.append(set(asked._kept)), found(*arguments))[1]  # noqa: E731
+    monkeypatch.setattr(MemoryRows, "reweighted", look(reweighted))
+    monkeypatch.setattr(MemoryRows, "part", look(taken))
+    asked._kept |= {slot: ("a", "answer") for slot in ("coordinates", "counter", part, "weights of a part")}
+    assert asked._view(asked._rows, 7)._own_rows.n_rows == 7
+    assert held.pop() == {"coordinates", "counter"}
+    asked._weighted(FRAME, "clip", 1.0)
+    assert held.pop() == {"coordinates"}
+    assert set(asked._kept) == {"coordinates", "weights"}
+
+
 def test_eigenvalues_that_are_nearly_equal_are_one_bulk():
     assert _bulk_of_row_eigenvalues(np.full(5, 2.0), 0.1) == (0, 5, 2.0)
     assert _bulk_of_row_eigenvalues(np.array([1e-3, 1.0, 1.01, 1.02, 50.0]), 0.1) == (1, 4, 1.02)
@@ -185,10 +201,8 @@ def test_a_count_may_stand_in_another_sum(many):
     for name in ("vector", "moments", "histogram"):
         assert rows.count(name, statistic, 0.0) == pytest.approx(wanted, rel=1e-12)
         term = rows.terms[name]
-        unit = term.scale / rows.count_std(name)
-        moved = unit * Query("count").sensitivity(rows.bounds)
+        moved = rows._count_unit(term) * Query("count").sensitivity(rows.bounds)
         assert (1 - 2e-6) * term.sensitivity < moved < (1 - 5e-7) * term.sensitivity  # room for products' rounding
-    assert rows.count_std("count") == rows.terms["count"].scale
     with pytest.raises(CertificateError, match="not 'count'"):
         rows.count("score", statistic, 0.0)
 

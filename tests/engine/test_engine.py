@@ -583,6 +583,24 @@ def test_kept_blocks_serve_rows_with_and_without_weights_of_their_own():
     assert len(pickle.dumps(given)) < 1.5 * (X.nbytes + y.nbytes + 300 * 8) + 5000  # mapped rows are not sent
 
 
+def test_a_part_of_a_wide_table_keeps_a_few_of_its_blocks(monkeypatch):
+    """As many as fit beside what every row has: sums are the same, also where no block or every block is kept."""
+    rng = np.random.default_rng(9)
+    X, y = rng.normal(size=(8000, 40)), rng.normal(size=8000)
+    monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 14)
+    sums = []
+    for kept in (0, 1 << 17, memory_rows.CACHE_BYTES):
+        monkeypatch.setattr(memory_rows, "CACHE_BYTES", kept)
+        whole = MemoryRows(X, y, RowMap.from_bounds(40, (-1.5, 1.5), 2.0), cache=True)
+        monkeypatch.setattr(whole, "small", False)
+        part = whole.part(5000)
+        few = len(part._kept.blocks)
+        assert few == 0 if not kept else 0 < few < part._blocks
+        assert part._kept.memory.nbytes <= X.nbytes // 7 - 32 * len(X)
+        sums += [part.combine(np.ones(41), lambda y, z, w: (w * np.tanh(z),))[0] for _ in range(2)]
+    np.testing.assert_array_equal(sums, [sums[0]] * 6)
+
+
 def test_kept_blocks_are_never_read_while_they_are_mapped(monkeypatch):
     """A second thread that asks for a block waits until it is mapped; without the lock it reads what is not clipped."""
     X = np.full((200, 3), 50.0)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpconvex.engine import dense_kernels, sparse_kernels
+from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.engine import compensated_kernels, dense_kernels, sparse_kernels
 
 SIZES = [(rows, columns) for rows in (1, 2, 3, 4, 5, 31, 33, 66) for columns in (1, 2, 3, 4, 5, 7, 8, 9)]
 
@@ -66,6 +67,40 @@ def test_a_row_counts_in_full_up_to_its_norm_and_not_beyond():
         assert Fraction(float(weight)) * Fraction(float(x)) <= Fraction(limit) * (1 + Fraction(1, 2**52))
 
 
+@pytest.mark.parametrize("shorten", [False, True])
+@pytest.mark.parametrize("row_norm", [1e-3, 0.7, 3.0 - 1e-8, 3.0 - 1e-13, 3.0, 3.0 + 1e-8])
+def test_rows_that_are_short_without_a_norm_are_those_of_which_the_norm_says_so(row_norm, shorten):
+    """Corners of the box, one digit inside of them, and rows of all lengths: first entries decide as norms do."""
+    rng = np.random.default_rng(0)
+    inside = 1 - 10.0 ** rng.integers(-17, 0, (400, 9))
+    X = np.concatenate([np.sign(inside), inside, rng.uniform(-1, 1, (400, 9)), np.full((2, 9), np.nan)])
+    facts = np.full(9, -1.0), np.full(9, 1.0), np.zeros(9), np.ones(9)
+    mapped, weights = np.full(X.shape, np.nan), np.full(len(X), np.nan)
+    dense_kernels.map_dense_rows(X, np.arange(len(X)), *facts, 0, row_norm, shorten, False, mapped, weights)
+    clipped, squares = np.where(np.isnan(X), -1.0, X), np.empty(len(X))
+    dense_kernels.dense_squared_norms(clipped, 0, squares)
+    norms = np.sqrt(squares) * (1 + 13 * 2.3e-16)
+    factors = np.where(norms > row_norm, row_norm / norms, 1.0)
+    assert (weights == (1.0 if shorten else factors)).all()
+    assert mapped.tobytes() == (clipped * factors[:, None] if shorten else clipped).tobytes()
+
+
+@pytest.mark.parametrize("columns", [2, 3, 9, 51])
+def test_a_diagonal_and_constants_are_that_matrix_bit_by_bit(columns):
+    rng = np.random.default_rng(columns)
+    block = np.column_stack([np.ones(70), rng.normal(size=(70, columns - 1))])
+    matrix = np.diag(rng.normal(size=columns))
+    matrix[1:, 0] = rng.normal(size=columns - 1) * (rng.random(columns - 1) < 0.7)
+    matrix[0, 0] = 1.0
+    frame, expected = Coordinates(matrix, 1), np.empty((70, columns))
+    assert len(frame._columns) == 2
+    dense_kernels.dense_matrix_products(block, np.ascontiguousarray(matrix.T), expected)
+    assert frame.transform(block).tobytes() == expected.tobytes()
+    matrix[1, -1] += columns == 2 or 0.5  # of two coordinates it is on the diagonal
+    assert len(Coordinates(matrix, 1)._columns) == (1 if columns > 2 else 2)
+    assert len(Coordinates(matrix, 0)._columns) == 1
+
+
 def odd_numbers(rng, *shape):
     return rng.normal(size=shape) * 10.0 ** rng.integers(-8, 8, shape)
 
@@ -79,7 +114,7 @@ def test_dense_margins_keep_twice_the_digits():
     block, theta = odd_numbers(rng, 5, 9), odd_numbers(rng, 9)
     block[:, -1] = -(block[:, :-1] @ theta[:-1]) / theta[-1]  # most digits cancel
     margins, errors = np.full(5, np.nan), np.full(5, np.nan)
-    dense_kernels.dense_margins_with_error(block, theta, margins, errors)
+    compensated_kernels.dense_margins_with_error(block, theta, margins, errors)
     for row, margin, error in zip(block, margins, errors, strict=True):
         terms = [a * b for a, b in zip(fractions(row), fractions(theta), strict=True)]
         assert abs(Fraction(float(margin)) + Fraction(float(error)) - sum(terms)) < sum(map(abs, terms)) / 2**97
@@ -91,7 +126,7 @@ def test_sums_of_dense_rows_lose_nothing():
     block, multiples = odd_numbers(rng, 9, 4), odd_numbers(rng, 9)
     totals, errors = odd_numbers(rng, 4), np.zeros(4)
     start = fractions(totals)
-    dense_kernels.combine_dense_with_error(multiples, block, totals, errors)
+    compensated_kernels.combine_dense_with_error(multiples, block, totals, errors)
     for j, before in enumerate(start):
         terms = [before, *fractions(multiples * block[:, j])]
         found = Fraction(float(totals[j])) + Fraction(float(errors[j]))

@@ -24,7 +24,7 @@ from dpconvex import (
     DPTopRankClassifier,
 )
 from dpconvex.core.exponential_choices import ExponentialChoices
-from dpconvex.preprocessing import DPMoments, DPQuantileBounds
+from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy.noise import noise_source
 from dpconvex.selection import DPSelect
 
@@ -76,7 +76,6 @@ FITS = {
         )
         for strategy in ("exponential", "repeat")
     },
-    "moments": DPMoments((-1, 1), random_state=0),
     "bounds": DPQuantileBounds((-1, 1), random_state=0),
 }
 
@@ -107,7 +106,7 @@ def flattened(value):
 def everything(model):
     """All numbers that a fit gives out."""
     model = getattr(model, "_chosen", model)
-    names = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
+    names = ("coef_", "intercept_", "released_", "low_", "high_")
     return {name: flattened(getattr(model, name)) for name in names if hasattr(model, name)}
 
 
@@ -146,7 +145,7 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
         questions.append(asked.copy())
         asked.clear()
         stated = getattr(model, "_chosen", model).certificate_.noise
-        if not isinstance(model, (DPMoments, DPQuantileBounds, DPSelect)):
+        if not isinstance(model, (DPQuantileBounds, DPSelect)):
             grids = {term.grid for term in stated.values()}
             assert {grid for _, grid in questions[-1]} <= grids
     assert results[0] == results[1]

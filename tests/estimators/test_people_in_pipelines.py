@@ -16,7 +16,7 @@ from dpconvex import DPLinearRegression, DPQuantileRegressor, DPTopRankClassifie
 from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
 from dpconvex.models.model_file import load_model, save_model
-from dpconvex.preprocessing import DPMoments, PublicScaler, PublicTable
+from dpconvex.preprocessing import DPQuantileBounds, PublicTable
 from dpconvex.privacy import Ledger
 from dpconvex.selection import DPSelect
 
@@ -132,8 +132,7 @@ def test_partitions_caches_and_nested_pipelines_carry_people(tmp_path):
         PolynomialFeatures(),
         FunctionTransformer(np.abs),
         FunctionTransformer(lambda frame: frame.assign(more=1)),
-        PublicScaler((0, 10)),
-        DPMoments((0, 10)),
+        DPQuantileBounds((0, 10)),
     ],
     ids=lambda step: type(step).__name__,
 )

@@ -14,7 +14,7 @@ from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.estimators.linear import PrivateLinearModel
-from dpconvex.preprocessing import PublicScaler
+from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, CertificateError, GaussianDP, Ledger, LedgerError, NoiseSource, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
@@ -338,7 +338,7 @@ def test_nothing_is_said_about_rows_or_runs(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("estimator", [make_pipeline(PublicScaler((0, 1)), regressor()), PublicScaler((0, 1))])
+@pytest.mark.parametrize("estimator", [make_pipeline(DPQuantileBounds((0, 1)), regressor()), DPQuantileBounds((0, 1))])
 def test_what_states_no_promise_is_refused(estimator):
     with pytest.raises(TypeError, match="states what a fit promises"):
         DPSelect(estimator, ALPHAS).certify(100, 2)

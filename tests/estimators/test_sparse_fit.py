@@ -8,12 +8,7 @@ from all_fits import TABLES, training_data
 from scipy import sparse
 
 from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor
-from dpconvex.engine import RowMap
-from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.losses import Logistic
 from dpconvex.mechanisms import NoisySGD
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.solvers import Katyusha
 
 FORMATS = ["csr_matrix", "csc_matrix", "coo_array", "csr_array", "lil_matrix", "dok_array", "bsr_array"]
 
@@ -128,9 +123,5 @@ def test_more_columns_than_are_whitened():
 
 def test_what_needs_zeros_is_refused_by_name():
     X, y = sparse_data("DPLogisticRegression output")
-    rows = SparseRows(sparse.csr_matrix(X), 2.0 * y - 1, RowMap.from_bounds(7, (-1, 1)))
-    objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
-    with pytest.raises(TypeError, match=r"Katyusha visits records .* Use Newton\(\)"):
-        Katyusha().solve(objective, np.zeros(8), 1e-3)
     with pytest.raises(TypeError, match=r"A record is a matrix .* Use A.toarray\(\)"):
         DPMedian().fit(sparse.csr_matrix(X), y[:, None])

@@ -98,11 +98,6 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "rows @ shift": CERTIFIED,
         "np.einsum('ij,ij->i', u, u)": CERTIFIED,
     },
-    "preprocessing.py": {
-        "vectors * values @ vectors.T": PUBLIC,
-        "vectors / np.sqrt(values) @ vectors.T": PUBLIC,
-        "block.T @ block": SUM,
-    },
     "smoothing/convolution.py": {
         "self.kernel.pdf((grid[:-1] - knots[:i]) / h) @ jumps[:i]": PUBLIC,
         "self.kernel.pdf((grid[1:] - knots[i:]) / h) @ jumps[i:]": PUBLIC,

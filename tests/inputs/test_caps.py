@@ -6,8 +6,9 @@ import tomllib
 import polars as pl
 import pytest
 
-from dpconvex.inputs import InputError, schema
-from dpconvex.inputs.schema import MOST_COLUMNS, parse_schema, parse_schema_toml, read_schema
+from dpconvex.inputs import InputError, schema_file
+from dpconvex.inputs.schema import MOST_COLUMNS
+from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml, read_schema
 from dpconvex.inputs.table_files import open_table_file
 from dpconvex.reports.release_file import read_release_file
 from dpconvex.reports.studio_pages import check_studio_schema as shown_schema
@@ -66,7 +67,7 @@ def test_formats_of_dates_are_short(monkeypatch):
     class Clock(datetime.datetime):
         strptime = strftime = never
 
-    monkeypatch.setattr(schema.datetime, "datetime", Clock)
+    monkeypatch.setattr(schema_file.datetime, "datetime", Clock)
     with pytest.raises(InputError, match="format of at most 100 characters"):
         parse_schema(long)
 
@@ -74,7 +75,7 @@ def test_formats_of_dates_are_short(monkeypatch):
 def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch):
     """Checks of 100,004 names against each other took minutes."""
     names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
-    monkeypatch.setattr(schema, "_parse_schema_number", never)
+    monkeypatch.setattr(schema_file, "_parse_schema_number", never)
     with pytest.raises(InputError, match="at most 100,000 columns"):
         parse_schema({"features": {name: [0, 1] for name in names}})
     (tmp_path / "t.csv").write_text(",".join(names) + "\n")

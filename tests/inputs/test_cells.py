@@ -16,7 +16,7 @@ from dpconvex.inputs import InputError
 from dpconvex.inputs.column_encoding import encode_columns, encoded_array
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.public_table import public_table_cells
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 from dpconvex.preprocessing import PublicTable
 

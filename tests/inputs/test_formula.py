@@ -11,7 +11,7 @@ import pytest
 
 from dpconvex import DPLinearRegression, load_model, save_model
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, schema_to_dict
+from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 from dpconvex.preprocessing import PublicTable
 
 SCHEMA = {

@@ -12,7 +12,7 @@ from dpconvex.engine import RowMap
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import read_cells
 from dpconvex.inputs.column_encoding import encode_columns, encoded_array, encoded_sparse_matrix
-from dpconvex.inputs.schema import parse_schema, schema_to_dict
+from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 
 
 def encoded(tables, **columns):

@@ -23,7 +23,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.calibration import grid_of
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.solvers import AcceleratedGradient, ConvergenceError, Newton, Solution, certify_point
+from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, certify_point
 
 
 def bounds_of(loss=None, n=200, d=2, alpha=0.05, **settings):
@@ -131,7 +131,7 @@ def gives_up(objective, start, tolerance):
 
 
 @pytest.mark.parametrize("solver", [
-    None, Newton(), AcceleratedGradient(), "L-BFGS-B", "BFGS",
+    None, Newton(), LBFGS(), "L-BFGS-B", "BFGS",
     lambda objective, start, tolerance: start + 1.0,
     lambda objective, start, tolerance: np.full(3, np.nan),
     lambda objective, start, tolerance: 1 / 0,

@@ -24,7 +24,7 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.models import model_file

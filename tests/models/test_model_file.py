@@ -21,7 +21,7 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.models.model_file import parse_certificate_file, read_model, read_model_json
 from dpconvex.privacy import CertificateError
 from dpconvex.smoothing import GaussianKernel

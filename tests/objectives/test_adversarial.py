@@ -1,4 +1,4 @@
-"""Robust objectives: the closed form is the worst case, derivatives, constants, and the saddle point."""
+"""Robust objectives: the closed form is the worst case, derivatives and constants."""
 
 import math
 
@@ -10,9 +10,8 @@ from dpconvex.losses import Absolute, Hinge, Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective
 from dpconvex.objectives.adversary_sets import exact_adversary_support, smoothed_adversary_support
-from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, RobustBounds
+from dpconvex.privacy import ApproxDP, Certificate, RobustBounds
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.solvers import MinimaxProximalPoint, Newton
 
 LOSSES = [Logistic(), convolve(Hinge(), LogisticKernel(), 0.5)]
 THETA = np.array([0.3, 0.9, -0.4, 0.001])
@@ -125,31 +124,6 @@ def test_lipschitz_constant_is_attained(label):
     record = AdversarialObjective(rows, Logistic(), 0.0, 0.3, "linf")
     steep = np.linalg.norm(record.gradient(-100 * label * np.ones(4)))
     assert steep == pytest.approx(facts.lipschitz, rel=1e-6)
-
-
-def test_saddle_point_is_the_minimiser_of_the_closed_form():
-    """The paper's general case: min over coefficients, max over one perturbation per record."""
-    objective = CostlyAdversaryObjective(data(40), Logistic(), 0.2, 6.0)
-    reduced = Newton().solve(objective, np.zeros(4), 1e-9).point
-    saddle = MinimaxProximalPoint().solve(objective.saddle(), np.zeros(4), 1e-7).point
-    assert np.linalg.norm(reduced - saddle) <= (1e-7 + 1e-9) / 0.2
-    free = Newton().solve(EmpiricalObjective(data(40), Logistic(), 0.2), np.zeros(4), 1e-9).point
-    assert np.linalg.norm(reduced - free) > 0.01  # the adversary matters
-
-
-def test_output_perturbation_runs_on_the_saddle_solver():
-    rows = data(40)
-    facts = RobustBounds(40, 3, Logistic(), 1.0, rows.row_map.max_norm, alpha=0.2, cost=6.0)
-
-    def saddle(objective, start, tolerance):
-        return MinimaxProximalPoint().solve(objective.saddle(), start, 1e-6).point
-
-    objective = CostlyAdversaryObjective(rows, Logistic(), 0.2, 6.0)
-    certificate = OutputPerturbation().certify(facts, GaussianDP(1.0))
-    points = [
-        mechanism.minimise(objective, certificate) for mechanism in (OutputPerturbation(saddle), OutputPerturbation())
-    ]
-    assert np.linalg.norm(points[0] - points[1]) <= 2 * certificate.solver_tolerance / 0.2
 
 
 def test_costly_facts_hold():

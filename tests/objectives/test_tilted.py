@@ -15,7 +15,6 @@ from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, Pu
 from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
-from dpconvex.solvers.accelerated import accelerated_curvature_bound
 
 LOSSES = [Logistic(), Huber(0.2), convolve(Hinge(), LogisticKernel(), 0.5)]
 
@@ -194,14 +193,3 @@ def test_what_has_no_bound_is_refused(change, message):
 def test_a_kinked_loss_is_refused():
     with pytest.raises(ValueError, match="smooth"):
         OutputPerturbation().certify(TiltedBounds(10, 1, Pinball(0.5), 1.0, 1.0, alpha=1.0), GaussianDP(1.0))
-
-
-def test_step_lengths_know_the_tilt():
-    """The curvature that a tilt adds is in the bound that accelerated steps are taken with."""
-    objective = TiltedObjective(data(), Logistic(), 0.1, 30.0)
-    largest = max(
-        float(np.linalg.eigvalsh(objective.hessian(theta))[-1])
-        for theta in np.random.default_rng(0).normal(size=(50, 4))
-    )
-    assert largest <= accelerated_curvature_bound(objective)
-    assert largest > 2 * accelerated_curvature_bound(EmpiricalObjective(data(), Logistic(), 0.1))

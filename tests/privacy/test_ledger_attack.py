@@ -25,13 +25,19 @@ def largest(allows, most):
     return low
 
 
+def affords(ledger, guarantee):
+    """Return whether a charge would be granted now."""
+    totals = ledger._totals()
+    return totals.charged(totals.cost(guarantee), "replace_one").within_budget()
+
+
 def last_moves(ledger):
     """Return guarantees one of which an attacker may choose for a last release, each as large as it is granted."""
     left = ledger.remaining()
-    moves = [PureDP(largest(lambda e: ledger.affords(PureDP(e)), EPSILON))]
-    moves.append(GaussianDP(largest(lambda m: ledger.affords(GaussianDP(m)), 1.0)))
+    moves = [PureDP(largest(lambda e: affords(ledger, PureDP(e)), EPSILON))]
+    moves.append(GaussianDP(largest(lambda m: affords(ledger, GaussianDP(m)), 1.0)))
     for delta in (left.delta, left.delta / 2):
-        moves.append(ApproxDP(largest(lambda e, d=delta: ledger.affords(ApproxDP(e, d)), EPSILON), delta))
+        moves.append(ApproxDP(largest(lambda e, d=delta: affords(ledger, ApproxDP(e, d)), EPSILON), delta))
     return moves
 
 
@@ -53,7 +59,7 @@ def expected_after(value, mu):
 def attack(ledger, mu, steps):
     """Release small Gaussians; after each, do the best of a last move and of going on, in view of the loss so far."""
     granted = []
-    while len(granted) < steps and ledger.affords(GaussianDP(mu)):
+    while len(granted) < steps and affords(ledger, GaussianDP(mu)):
         ledger.charge(GaussianDP(mu))
         granted.append(last_moves(ledger))
     value = np.zeros_like(LOSSES)

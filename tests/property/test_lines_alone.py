@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpconvex.inputs import table_files
 from dpconvex.inputs.csv_reader import CSVFormat, CSVLineProblem, split_csv_fields
-from dpconvex.inputs.schema import parse_schema
+from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import open_table_file, read_training_file
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
@@ -30,8 +30,8 @@ def cells(path, **file):
     return [(*row, problem) for row, problem in zip(rows.cells.rows(), rows.problems, strict=True)]
 
 
-def written(path, lines, newline=b"\n", header=b"a,b,c", end=True):
-    content = newline.join([header, *lines]) + (newline if end else b"")
+def written(path, lines, header=b"a,b,c", end=True):
+    content = b"\n".join([header, *lines]) + (b"\n" if end else b"")
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
@@ -67,26 +67,22 @@ def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, o
             assert row[:-1] == (*fields, *[None] * (3 - len(fields)))
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-be", "latin-1", "cp500", "shift_jis", "gb18030"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "shift_jis", "gb18030"])
 @pytest.mark.parametrize("odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"])
 @pytest.mark.parametrize("place", [0, 1, 5, 99])
 def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
-    mark = "a,b,c".encode(encoding)
-    plain = encoding if len("".encode(encoding)) == 0 else f"{encoding}-le"
-    newline = "\n".encode(plain)
-    lines = [f"{row},x{row}," for row in range(4)]
-    raw = [line.encode(plain) for line in lines]
-    before = cells(written(tmp_path / "t.csv", raw, newline, mark), encoding=encoding)
+    raw = [f"{row},x{row},".encode(encoding) for row in range(4)]
+    before = cells(written(tmp_path / "t.csv", raw), encoding=encoding)
     assert [row[0] for row in before] == ["0", "1", "2", "3"]
     raw[1] = raw[1][:place] + odd + raw[1][place:]
-    after = cells(written(tmp_path / "t.csv", raw, newline, mark), encoding=encoding)
-    assert len(after) == 4 + (newline in raw[1])
+    after = cells(written(tmp_path / "t.csv", raw), encoding=encoding)
+    assert len(after) == 4 + (b"\n" in raw[1])
     assert [after[row] for row in (0, -2, -1)] == [before[row] for row in (0, -2, -1)]
 
 
-@pytest.mark.parametrize("encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "utf_7", "unicode_escape", "idna"])
+@pytest.mark.parametrize(
+    "encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "unicode_escape", "idna", "utf-16", "utf-32", "cp500"]
+)
 def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
     from dpconvex.inputs import InputError
 
@@ -119,15 +115,11 @@ def test_a_stray_quote_changes_no_other_row(tmp_path, odd, place, ending):
 
 
 @pytest.mark.parametrize("odd", ATTACKS)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_pieces_are_read_like_the_whole(tmp_path, monkeypatch, odd, encoding):
+def test_pieces_are_read_like_the_whole(tmp_path, monkeypatch, odd):
     monkeypatch.setattr(table_files, "FEWEST_BYTES", 100)
     rows = [b"0.%03d,1,x%d" % (row, row) for row in range(100)]
     lines = [*rows[:50], odd, *rows[50:]]
-    content = b"\n".join([b"a,y,note", *lines])
-    if encoding == "utf-16":
-        content = content.decode("utf-8", "replace").encode("utf-16")
-    (tmp_path / "t.csv").write_bytes(content)
+    (tmp_path / "t.csv").write_bytes(b"\n".join([b"a,y,note", *lines]))
     pieces, _ = table_files.split_files([tmp_path / "t.csv"], SCHEMA, 1200, 1)
     assert len(pieces) > 5
     found = [table_files.load_file_piece(piece, SCHEMA, None, ignored=True) for piece in pieces]
@@ -147,13 +139,9 @@ def test_blocks_end_with_lines(tmp_path, monkeypatch):
         assert cells(tmp_path / "t.csv") == expected
 
 
-def test_fields_hold_line_breaks_only_where_the_schema_says_so(tmp_path):
+def test_fields_hold_no_line_breaks(tmp_path):
     path = written(tmp_path / "t.csv", [b'1,"x\r\ny",2', b"3,z,4", b'5,"open', b"6,z,7"])
     assert [row[-1] for row in cells(path)] == [2, 2, 0, 2, 0]
-    found = cells(path, line_breaks=True)
-    assert found[:2] == [("1", "x\r\ny", "2", 0), ("3", "z", "4", 0)]
-    assert found[2][-1] == CSVLineProblem.OPEN_QUOTE  # with all that follows it
-    assert len(found) == 3
 
 
 def test_parquet_cells_stand_alone(tmp_path):

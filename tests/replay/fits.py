@@ -13,7 +13,7 @@ from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import ExponentialMechanism, NoisyGradientDescent, NoisySGD, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
-from dpconvex.preprocessing import DPMoments, DPQuantileBounds
+from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.selection import DPSelect
 
 REPLACE, ADD = "replace_one", "add_or_remove_one"
@@ -293,7 +293,6 @@ def _others() -> dict[str, Fit]:
         "ExponentialMechanism-absolute": Fit(Drawn, "number", PURE, {"loss": Absolute()}, draws, ("rows",), columns=2),
         "ExponentialMechanism-logistic": Fit(Drawn, "sign", PURE, {"loss": Logistic()}, draws, ("rows",), columns=2),
         "DPQuantileBounds": Fit(DPQuantileBounds, "number", PURE, {"search_bounds": (-1, 1)}, **replaced),
-        "DPMoments": Fit(DPMoments, "number", GAUSSIAN, {"bounds": (-1, 1)}, **replaced),
         "DPConformal": Fit(_conformal, "number", ({"mu": 40.0},), sizes=(16, 33), in_place=True,
                            **{**replaced, "variants": ("rows", "people")}, pairs=3),
         "DPSelect-exponential": Fit(_selected, "label", PURE, {"strategy": "exponential"}, sizes=(16, 33),

@@ -9,19 +9,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, SoftThreshold
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve, moreau
-from dpconvex.solvers import (
-    LBFGS,
-    AcceleratedGradient,
-    BlackBox,
-    ConvergenceError,
-    Envelope,
-    Katyusha,
-    MinimaxProximalPoint,
-    Newton,
-    SaddleProblem,
-    certified_gap,
-    certify_point,
-)
+from dpconvex.solvers import LBFGS, BlackBox, ConvergenceError, Envelope, Newton, certified_gap, certify_point
 
 
 def objective_of(loss, n=300, d=3, alpha=0.05, seed=0, divisor=None, linear=None, ties=False):
@@ -56,16 +44,7 @@ def gives_up(objective, start, tolerance):
     raise ConvergenceError("No point was found.")
 
 
-SMOOTH_SOLVERS = [
-    Newton(),
-    LBFGS(),
-    AcceleratedGradient(),
-    AcceleratedGradient(restart=False),
-    Katyusha(),
-    BlackBox("L-BFGS-B"),
-    BlackBox("BFGS"),
-    BlackBox(stays_put),
-]
+SMOOTH_SOLVERS = [Newton(), LBFGS(), BlackBox("L-BFGS-B"), BlackBox("BFGS"), BlackBox(stays_put)]
 
 
 def exact_norm(objective, point):
@@ -129,100 +108,16 @@ def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
         assert certified_gap(objective, point, smoothness) >= excess - 1e-14
 
 
-def saddle(strong_convexity, strong_concavity, seed=0):
-    rng = np.random.default_rng(seed)
-    A, B = (rng.standard_normal((k, k)) for k in (4, 5))
-    A = A @ A.T / 8 + strong_convexity * np.eye(4)
-    B = B @ B.T / 8 + strong_concavity * np.eye(5)
-    C, a, c = rng.standard_normal((4, 5)), rng.standard_normal(4), rng.standard_normal(5)
-    smoothness = float(np.linalg.norm(np.block([[A, C], [C.T, -B]]), 2))
-    problem = SaddleProblem(
-        4,
-        5,
-        lambda w, v: A @ w + C @ v + a,
-        lambda w, v: C.T @ w - B @ v + c,
-        strong_convexity,
-        strong_concavity,
-        smoothness,
-    )
-    return problem, A + C @ np.linalg.solve(B, C.T), a + C @ np.linalg.solve(B, c)
-
-
-@pytest.mark.parametrize(("convexity", "concavity"), [(1.0, 1.0), (0.05, 1.0), (1.0, 0.05)])
-def test_minimax_on_quadratics(convexity, concavity):
-    problem, hessian, linear = saddle(convexity, concavity)
-    solution = MinimaxProximalPoint().solve(problem, np.ones(4), 1e-8)
-    true_norm = np.linalg.norm(hessian @ solution.point + linear)
-    assert true_norm <= solution.gradient_norm <= 1e-8
-
-
-def test_minimax_against_an_adversary_in_a_ball():
-    """Robust logistic regression, where the inner maximum over the ball is known in closed form."""
-    rng = np.random.default_rng(3)
-    n, d, alpha, radius, concavity = 40, 3, 0.1, 0.3, 0.5
-    X, y = rng.uniform(-1, 1, (n, d)), rng.choice([-1.0, 1.0], n)
-
-    def parts(w, v):
-        shifted = X + v.reshape(n, d)
-        margin = y * (shifted @ w)
-        return shifted, -y / (1 + np.exp(margin)) / n
-
-    def gradient_w(w, v):
-        shifted, slope = parts(w, v)
-        return slope @ shifted + alpha * w
-
-    def gradient_v(w, v):
-        _, slope = parts(w, v)
-        return (slope[:, None] * w).ravel() - concavity * v
-
-    def project(v):
-        blocks = v.reshape(n, d)
-        lengths = np.maximum(np.linalg.norm(blocks, axis=1), 1e-300)
-        return (blocks * np.minimum(1, radius / lengths)[:, None]).ravel()
-
-    # Convex in v through the loss, at most |w|^2 / (4 n): the quadratic makes it concave.
-    problem = SaddleProblem(d, n * d, gradient_w, gradient_v, alpha, concavity - 0.1, 2.0, project)
-    solution = MinimaxProximalPoint().solve(problem, np.zeros(d), 1e-7)
-
-    def maximum(w):
-        v = np.zeros(n * d)
-        for _ in range(400):
-            v = project(v + gradient_v(w, v) / 0.6)
-        shifted = X + v.reshape(n, d)
-        losses = np.log1p(np.exp(-y * (shifted @ w)))
-        return losses.mean() + alpha / 2 * w @ w - concavity / 2 * v @ v
-
-    step = 1e-5
-    numeric = [
-        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step) for e in np.eye(d)
-    ]
-    assert np.linalg.norm(numeric) <= 1e-6
-    assert maximum(solution.point) < maximum(np.zeros(d))
-
-
-def test_unreachable_tolerances_raise():
-    objective = objective_of(Logistic())
-    start = np.zeros(objective.dim)
-    with pytest.raises(ConvergenceError, match="200 steps"):
-        AcceleratedGradient(max_iterations=200, restart=False).solve(objective_of(Logistic(), alpha=1e-6), start, 1e-12)
-    with pytest.raises(ConvergenceError, match="2 epochs"):
-        Katyusha(max_epochs=2).solve(objective, start, 1e-10)
-
-
 def test_capability_errors_name_what_is_missing():
     kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
     with pytest.raises(ValueError, match="needs a smooth loss"):
-        AcceleratedGradient().solve(kinked, start, 1e-3)
-    with pytest.raises(ValueError, match="needs a smooth loss"):
-        Katyusha().solve(kinked, start, 1e-3)
+        Newton().solve(kinked, start, 1e-3)
     with pytest.raises(TypeError, match="piecewise-linear"):
         Envelope().solve(objective_of(Logistic()), start, 1e-3)
     with pytest.raises(TypeError, match="'method' parameter of BlackBox"):
         BlackBox(3).solve(kinked, start, 1e-3)
     with pytest.raises(ValueError, match="alpha > 0"):
         Envelope().solve(objective_of(Pinball(0.5), alpha=0.0), start, 1e-3)
-    with pytest.raises(ValueError, match="'strong_concavity' parameter"):
-        SaddleProblem(1, 1, lambda w, v: w, lambda w, v: v, 1.0, 0.0, 1.0)
 
 
 def test_certify_point_refuses_what_is_not_a_minimiser():

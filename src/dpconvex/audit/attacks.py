@@ -32,7 +32,6 @@ _MOST_COORDINATES = 6  # of an output that are tested one by one: those that dif
 
 
 def _check_attack_counts(name: str, successes: ArrayLike, trials: int, error: float) -> NDArray[np.float64]:
-    """Return the counts as floats, or raise if they or the error are impossible."""
     if not 0.0 < error < 0.5:
         raise ValueError(f"The 'error' parameter of {name} must be in (0, 0.5). Got {error!r} instead.")
     count = np.asarray(successes, dtype=np.float64)
@@ -189,12 +188,10 @@ def _attack_projection(first: Array, second: Array) -> Statistic:
 
 
 def _coordinate(transform: Statistic, number: int, outputs: Array) -> Array:
-    """Return one coordinate of each output, transformed."""
     return np.asarray(transform(outputs.reshape(len(outputs), -1)[:, number]))
 
 
 def _kolmogorov_distance(first: Array, second: Array) -> float:
-    """Return the largest distance of two empirical distribution functions."""
     points = np.unique(np.concatenate([first, second]))
     shares = (np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (first, second))
     return float(np.abs(np.subtract(*shares)).max())
@@ -382,7 +379,6 @@ def _attack_threshold(threshold: float, first: Array, second: Array) -> float:
 
 
 def _tradeoff_attack(event: _AttackEvent, first: Array, second: Array) -> TradeoffCurve:
-    """Return the errors of both types that an attack makes at every threshold."""
     likely, rare = (first, second) if event.likely_first else (second, first)
     sign = 1.0 if event.above else -1.0
     likely, rare = np.sort(sign * likely), np.sort(sign * rare)
@@ -395,7 +391,6 @@ def _tradeoff_attack(event: _AttackEvent, first: Array, second: Array) -> Tradeo
 
 
 def _draw_attacked_outputs(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
-    """Return the outputs of so many runs, or raise if they have another shape or are not finite."""
     outputs = np.asarray(sampler(count, rng), dtype=np.float64)
     if outputs.ndim not in (1, 2) or outputs.shape[0] != count:
         raise ValueError(

@@ -26,36 +26,6 @@ class NeighborPair:
     second: tuple[Array, ...]
 
 
-def person_pairs(
-    X: ArrayLike, y: ArrayLike, groups: ArrayLike, record: ArrayLike, targets: tuple[float, float],
-    rows: tuple[int, int] = (1, 50),
-) -> Iterator[NeighborPair]:  # fmt: skip
-    """Yield pairs of neighbouring tables that differ in one person, whose rows are all alike.
-
-    Parameters
-    ----------
-    X, y, groups, record, targets
-        The other people, and as in :func:`neighbor_pairs` the features and targets of all rows of the differing person.
-    rows : tuple of two ints
-        How many rows that person has in the first and in the second data set.
-    """
-    X, y, groups = np.array(X, dtype=np.float64), np.array(y), np.array(groups)
-    record = np.asarray(record, dtype=np.float64)
-    low, high = targets
-    # Somebody new, whatever the others are called.
-    name = groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
-
-    def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
-        added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
-        parts = (added[0], X), (added[1].astype(y.dtype), y), (np.repeat(name, count), groups)
-        return tuple(np.concatenate(part) for part in parts)
-
-    few, many = rows
-    yield NeighborPair("mirror", data(record, high, few), data(-record, high, many))
-    yield NeighborPair("target", data(record, high, few), data(record, low, many))
-    yield NeighborPair("both", data(record, high, many), data(-record, low, many))
-
-
 def neighbor_pairs(
     X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float], relation: str = "replace_one"
 ) -> Iterator[NeighborPair]:
@@ -127,7 +97,6 @@ def check_neighbor_pair(pair: NeighborPair, relation: str, rows_per_person: int 
 
 
 def _people_of_table(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
-    """Return the people of a data set, each by all its rows."""
     names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
     return Counter(frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names))
 
@@ -138,7 +107,7 @@ def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:
 
 
 # Attributes of estimators and paid transformers that hold released numbers.
-_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
+_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_")
 
 
 def released_numbers(model: object) -> Array:
@@ -147,7 +116,6 @@ def released_numbers(model: object) -> Array:
 
 
 def _flatten_estimator_outputs(value: object) -> list[float]:
-    """Return all numbers inside nested dictionaries, lists and arrays."""
     if isinstance(value, dict):
         return [x for name in sorted(value) for x in _flatten_estimator_outputs(value[name])]
     if isinstance(value, (list, tuple)):
@@ -171,7 +139,6 @@ def fitted_estimator_outputs(estimator: Model, data: tuple[Array, ...], count: i
 
 
 def _fit_estimator(model: Model, data: tuple[Array, ...]) -> Any:
-    """Return the model, fitted to (X, y) or to (X, y, groups)."""
     more = {"groups": data[2]} if len(data) == 3 else {}
     return model.fit(*data[:2], **more)
 

@@ -139,7 +139,6 @@ def _audited_task(
 
 
 def _audited_function(path: str) -> tuple[Sampler, Sampler]:
-    """Return the user's function on each of the two data sets."""
     import numpy as np
 
     module_name, _, name = path.partition(":")
@@ -235,7 +234,6 @@ def _provable_epsilon(result: AuditResult) -> float:
 
 
 def _audit_result_as_json(result: AuditResult) -> dict[str, object]:
-    """Return the result of one attack as plain data."""
     return {
         "passed": result.passed, "epsilon_lower_bound": result.epsilon_lower_bound, "epsilon_claimed": result.epsilon,
         "delta": result.delta, "runs": result.runs + result.selection_runs, "provable": _provable_epsilon(result),
@@ -244,7 +242,6 @@ def _audit_result_as_json(result: AuditResult) -> dict[str, object]:
 
 
 def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
-    """Print a table of the results, and what they mean."""
     from dpconvex.reports.wording import guarantee_wording
 
     rows = []
@@ -267,7 +264,6 @@ def _print_audit_results(results: dict[str, AuditResult], guarantee: Guarantee, 
 
 
 def _plot_audit_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
-    """Return a drawing of the claimed and the empirical trade-off."""
     from dpconvex.reports.charts import ChartCurve, standalone_svg, tradeoff_chart
 
     words = (

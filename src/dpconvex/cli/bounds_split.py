@@ -19,7 +19,7 @@ from dpconvex.cli import task_options
 from dpconvex.cli.task_options import text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat
-from dpconvex.inputs.schema import read_schema
+from dpconvex.inputs.schema_file import read_schema
 from dpconvex.inputs.table_files import check_table_file, open_table_file, table_file_format, write_table_file
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ def init(
     out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
-    line_breaks: task_options.LineBreaksOption = False,
     json_: task_options.JsonOption = False,
 ) -> None:
     """Write a template of a schema of bounds: names of the columns and what they seem to hold, never values.
@@ -76,7 +75,7 @@ def init(
     """
     if out is not None and out.exists():
         raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
-    file = task_options.file_format_options(delimiter, encoding, line_breaks)
+    file = task_options.file_format_options(delimiter, encoding)
     from dpconvex.inputs.inspection import inspect_column_kinds
 
     with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
@@ -125,7 +124,6 @@ def check(
 
 
 def _print_bounds_check(found: FileInspection) -> None:
-    """Print the counts of a check."""
     screen = output.output_console()
     screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
     rows = []
@@ -158,7 +156,6 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
     for decimal in sorted({column.decimal for column in seen.values()} - {"."}, reverse=True):
         said["decimal"] = decimal  # a comma, if columns differ: the other reading is a thousand times as large
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
-    lines += ["line_breaks = true"] if file.line_breaks else []
     parts += ["[file]", *lines, ""] if lines else []
     for table, (kind, example) in _TABLES.items():
         lines = [
@@ -205,7 +202,6 @@ def split(
     by: Annotated[str | None, text_option("Column that decides, such as a person: its rows stay together.")] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
-    line_breaks: task_options.LineBreaksOption = False,
     json_: task_options.JsonOption = False,
 ) -> None:
     """Split a table into training rows and test rows, whatever the rows hold.
@@ -221,7 +217,7 @@ def split(
     check_table_file(data)
     output.check_output(train, "training rows", {"data": data})
     output.check_output(test, "test rows", {"data": data, "training rows": train})
-    file = task_options.file_format_options(delimiter, encoding, line_breaks)
+    file = task_options.file_format_options(delimiter, encoding)
     with output.output_progress(f"Splitting {data.name}"):
         opened = open_table_file(data, file)
         if by is not None and by not in opened.names:

@@ -102,7 +102,6 @@ def demo(
 
 
 def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
-    """Write a generated table and its bounds, and never over a file that is there."""
     table, bounds = folder / "sales.csv", folder / "bounds.toml"
     if not folder.is_dir():
         raise InputError(f"{str(folder)!r} is not a folder.")
@@ -128,7 +127,6 @@ def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
 
 
 def _fit_demo_without_privacy(sample: Synthetic) -> np.ndarray:
-    """Return the coefficients of a fit without privacy."""
     import numpy as np
 
     from dpconvex.engine import MemoryRows, RowMap

@@ -82,7 +82,6 @@ def fit(
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import certificate_summary_table, coefficient_summary_table, summary_coefficients
 
-    task_options.warn_of_multiline_option(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
     model = task_options.build_task_for_schema(task, settings, schema, ledger=account)
     labels, kind = task_options.TASKS[task].labels, task_options.task_label_kind(getattr(model, "classes", None))

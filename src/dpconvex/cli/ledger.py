@@ -85,7 +85,6 @@ def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
 
 
 def _print_ledger_charges(account: Ledger, json_: bool) -> None:
-    """Print the charges of a budget, and what is left."""
     entries, remaining = account.entries(), account.remaining()
     if json_:
         charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]

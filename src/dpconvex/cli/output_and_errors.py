@@ -105,18 +105,13 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             # A panic of polars' compiled code is a BaseException of its own module.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            exit_with_error(error)
+            if os.environ.get(DEBUG):
+                traceback.print_exception(error)
+            message, code = explain_error(error)
+            typer.echo(f"error: {one_line(error_in_options(message))}", err=True)
+            raise typer.Exit(code) from None
 
     return run_reporting_errors
-
-
-def exit_with_error(error: BaseException) -> None:
-    """Print one line and exit."""
-    if os.environ.get(DEBUG):
-        traceback.print_exception(error)
-    message, code = explain_error(error)
-    typer.echo(f"error: {one_line(error_in_options(message))}", err=True)
-    raise typer.Exit(code) from None
 
 
 def error_in_options(message: str) -> str:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.atomic_files import write_file_atomically
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.task_options import COLUMNS, ROWS, number_option, text_option
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import read_schema
+from dpconvex.inputs.schema_file import read_schema
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +42,6 @@ def plan(
     residual_scale: Annotated[float | None, number_option(RESIDUAL_SCALE)] = None,
     feature_spread: Annotated[float | None, number_option(FEATURE_SPREAD)] = None,
     class_rate: Annotated[float | None, number_option("Public guess: share of a class, for logistic.")] = None,
-    plot: Annotated[Path | None, text_option("Draw accuracy against the budget to this file (SVG).")] = None,
     json_: task_options.JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
@@ -66,8 +64,6 @@ def plan(
     assert features is not None
     task, unit = task or "quantile", "people" if people else "rows"
     level = _planned_quantile_level(task, {**settings, "class_rate": class_rate})
-    if plot is not None:
-        output.check_output(plot, "plot")
     from dpconvex.inputs.settings import resolve_budget_setting
     from dpconvex.planning import plan as forecast_risk
     from dpconvex.privacy import GaussianDP
@@ -80,11 +76,6 @@ def plan(
             residual_scale=residual_scale, feature_spread=feature_spread, class_rate=class_rate, n_classes=classes,
             people=people, wanted=0.05 if accuracy is None else accuracy,
         )  # fmt: skip
-        if plot is not None:
-            from dpconvex.reports.charts import accuracy_chart, standalone_svg
-            from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy
-
-            write_file_atomically(plot, standalone_svg(accuracy_chart(forecast_accuracy(found))).encode())
     if json_:
         output.print_json(_plan_as_json(found))
         return
@@ -101,8 +92,6 @@ def plan(
             "larger budget or fewer columns help.",
             markup=False,
         )
-    if plot is not None:
-        screen.print(f"Plot written to {plot}", markup=False)
 
 
 def _planned_quantile_level(task: str, settings: task_options.Settings) -> float | list[float]:
@@ -120,7 +109,8 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task} has no option {', '.join(flags)}.")
     if task != "newsvendor":
-        return 0.5 if settings["quantile"] is None else task_options.parse_quantile_option(settings["quantile"])
+        given = settings["quantile"]
+        return 0.5 if given is None else task_options.parse_numbers_option("quantile", given)
     costs = settings["underage_cost"], settings["overage_cost"]
     underage, overage = (1.0 if cost is None else cost for cost in costs)
     if not all(math.isfinite(cost) and cost > 0 for cost in (underage, overage)):
@@ -129,7 +119,6 @@ def _planned_quantile_level(task: str, settings: task_options.Settings) -> float
 
 
 def _plan_table(found: Forecasts, unit: str) -> Table:
-    """Return the forecasts as a table for a terminal."""
     from dpconvex.reports.wording import guarantee_wording
 
     rows = []
@@ -144,8 +133,6 @@ def _plan_table(found: Forecasts, unit: str) -> Table:
 
 
 def _plan_as_json(found: Forecasts) -> dict[str, object]:
-    """Return the forecasts as plain data."""
-
     def plain(forecast: Forecast) -> dict[str, object]:
         risk = forecast.excess_risk
         return {**asdict(forecast), "excess_risk": risk if math.isfinite(risk) else None}

@@ -63,7 +63,6 @@ def predict(
     data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
     keep: Annotated[list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")] = None,
-    all_columns: Annotated[bool, typer.Option("--all-columns", help="Write all columns of the data too.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     delimiter: task_options.DelimiterOption = None,
@@ -78,8 +77,6 @@ def predict(
         table_file_format(path)
     check_table_file(data)
     check_output(out, "predictions", {"data": data, "model": model})
-    if keep and all_columns:
-        raise InputError("Give either --id or --all-columns.")
     content = read_model_to_predict(model)
     refuse_to_score_intervals(content.estimator)
     schema = task_options.with_file_options(_schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding)
@@ -88,7 +85,7 @@ def predict(
     from dpconvex.inputs.table_files import read_feature_file
 
     with output_progress(f"Predicting for {data.name}"):
-        rows, kept = read_feature_file(data, schema, None if all_columns else keep or [])
+        rows, kept = read_feature_file(data, schema, keep or [])
         found = prediction_columns(content.estimator, rows, scores, probabilities)
         taken = [name for name in found.columns if name in kept.columns]
         if taken:
@@ -149,7 +146,6 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
 
 
 def _residual_bound_option(given: str | None) -> float | str | None:
-    """Return what --residual-bound of ``score`` says: a number, or a word."""
     if given is None or given == "private":
         return given
     try:
@@ -185,7 +181,6 @@ def score(
     estimator = content.estimator
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
-    task_options.warn_of_multiline_option(schema)
     from dpconvex.evaluation import private_score
     from dpconvex.inputs.table_files import read_training_file
 

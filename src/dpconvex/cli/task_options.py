@@ -19,7 +19,8 @@ import typer
 from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
-from dpconvex.inputs.schema import Schema, read_schema
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_file import read_schema
 from dpconvex.reports.release_file import ReleaseFileFacts, read_release_file
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ TASKS: dict[str, Task] = {
     "robust-regression": Task("DPRobustRegressor"),
 }
 
+_USUAL_FILE = CSVFormat()
 BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"
 
 # name of the parameter -> type, help, group
@@ -153,8 +155,6 @@ DelimiterOption = Annotated[
 EncodingOption = Annotated[
     str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
 ]
-_LINE_BREAKS = "Quoted fields may hold line breaks, as with line_breaks = true in a schema."
-LineBreaksOption = Annotated[bool, typer.Option("--line-breaks", help=_LINE_BREAKS, rich_help_panel=FILE)]
 
 
 def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()) -> Any:
@@ -220,11 +220,8 @@ def build_task(task_name: str, settings: Settings, **more: object) -> Model:
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
         given["classes"] = parse_classes_option(given["classes"])
-    for name in ("horizons", "rate_bounds"):
-        if name in given:
-            given[name] = parse_numbers_option(name, given[name])
-    if "quantile" in given:
-        given["quantile"] = parse_quantile_option(given["quantile"])
+    for name in {"horizons", "rate_bounds", "quantile"} & set(given):
+        given[name] = parse_numbers_option(name, given[name])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
 
 
@@ -255,25 +252,15 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
     return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
-def parse_numbers_option(name: str, words: str) -> list[float]:
-    """Return the numbers of an option that has several."""
+def parse_numbers_option(name: str, words: str) -> float | list[float]:
+    """Return the numbers of an option that takes several; a single quantile level as it is."""
     try:
-        return [float(word) for word in words.split(",")]
+        numbers = [float(word) for word in words.split(",")]
     except ValueError:
+        example = "0.1,0.5,0.9" if name == "quantile" else "1,2"
         flag = "--" + name.replace("_", "-")
-        raise InputError(f"The option {flag} must be numbers: {flag} 1,2. Got {words!r} instead.") from None
-
-
-def parse_quantile_option(words: str) -> float | list[float]:
-    """Return the level of the task's --quantile option, or the levels where there are commas."""
-    try:
-        levels = [float(word) for word in words.split(",")]
-    except ValueError:
-        raise InputError(
-            "The option --quantile must be a number between 0 and 1, or several: --quantile 0.1,0.5,0.9. "
-            f"Got {words!r} instead."
-        ) from None
-    return levels if "," in words else levels[0]
+        raise InputError(f"The option {flag} must be numbers: {flag} {example}. Got {words!r} instead.") from None
+    return numbers[0] if name == "quantile" and len(numbers) == 1 else numbers
 
 
 def parse_classes_option(words: list[str]) -> list[int] | list[str]:
@@ -305,9 +292,8 @@ def read_task_schema(path: Path, formula: str | None) -> Schema:
     return formula_schema(schema, formula)
 
 
-def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
-    """Return the schema with what the command line says of the file."""
-    file = schema.file
+def file_format_options(delimiter: str | None, encoding: str | None, file: CSVFormat = _USUAL_FILE) -> CSVFormat:
+    """Return how a file is read: as its schema says, if there is one, but for what the command line says."""
     if delimiter is not None:
         file = replace(file, delimiter=check_csv_delimiter(delimiter))
     if encoding is not None:
@@ -316,24 +302,12 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
         raise InputError(
             f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
         )
-    return replace(schema, file=file)
+    return file
 
 
-def file_format_options(delimiter: str | None, encoding: str | None, line_breaks: bool) -> CSVFormat:
-    """Return how a file without a schema is read."""
-    delimiter = None if delimiter is None else check_csv_delimiter(delimiter)
-    encoding = None if encoding is None else check_csv_encoding(encoding)
-    return CSVFormat(delimiter, encoding, line_breaks=line_breaks)
-
-
-def warn_of_multiline_option(schema: Schema) -> None:
-    """Say what the option of line breaks within fields means for the guarantee."""
-    if schema.file.line_breaks:
-        typer.echo(
-            "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "
-            "guarantee does not cover that. Use it for files that a program wrote with quotes doubled.",
-            err=True,
-        )
+def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
+    """Return the schema with what the command line says of the file."""
+    return replace(schema, file=file_format_options(delimiter, encoding, schema.file))
 
 
 def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:

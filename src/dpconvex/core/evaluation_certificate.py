@@ -70,18 +70,9 @@ class EvaluationCertificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls,
-        guarantee: Guarantee,
-        mechanism: str,
-        statistic: str,
-        n_samples: int,
-        dimension: int = 1,
-        releases: int = 1,
-        neighbors: str = "replace_one",
-        *,
-        seeded: bool = False,
-        people: bool = False,
-    ) -> EvaluationCertificate:
+        cls, guarantee: Guarantee, mechanism: str, statistic: str, n_samples: int, dimension: int = 1,
+        releases: int = 1, neighbors: str = "replace_one", *, seeded: bool = False, people: bool = False,
+    ) -> EvaluationCertificate:  # fmt: skip
         """Return an evaluation's certificate, its noise derived from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private

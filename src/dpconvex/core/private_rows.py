@@ -204,11 +204,6 @@ class PrivateRows:
         vector[0] = unit * exact
         return float(self._answers.release(term, vector)[0]) / unit
 
-    def count_std(self, name: str) -> float:
-        """Return the standard deviation of the noise of :meth:`count`."""
-        term = self.terms[name]
-        return term.scale if term.query == "count" else term.scale / self._count_unit(term)
-
     def _count_unit(self, term: CertifiedNoise) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 
@@ -221,12 +216,13 @@ class PrivateRows:
         inner = np.unique(private_finite_numbers(edges))
         bins, by_label = inner.size + 1, bool(by_label)
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
+        self._kept.pop("counter", None)  # its memory is needed
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             found = np.searchsorted(inner, value(y, w), side="right")
             if by_label:
-                found = found + bins * (y > 0)
+                np.add(found, bins, out=found, where=y > 0)
             return (np.asarray(np.bincount(found, v, minlength=term.dimension), np.float64),)
 
         (exact,) = rows.sum_targets(part)
@@ -350,6 +346,8 @@ class PrivateRows:
             return rows
         part = self._held(("part", id(rows)), size)
         if part is None:
+            for other in (("part", id(rows)), "weights of a part"):  # freed before another part takes the place of one
+                self._kept.pop(other, None)
             part = rows.part(size)
             self._kept["part", id(rows)] = size, part
         return cast(Rows, part)
@@ -391,12 +389,15 @@ class PrivateRows:
         if made is None:
             whole_first = self._size is None and self._rows is self._targets[0]
             source = self if alone or whole_first else self._view(self._targets[0], None)
-            if weighting is None:
-                rows = source._own_rows.reweighted(RowNorms(frame))
+            weights = None if weighting is None else _PrivateRowWeights(weighting, limit)
+            norms: tuple[object, ...] = (None, 1.0, *_key(frame))
+            if not alone:  # what belongs to a part is needed no more, and memory is
+                for other in set(self._kept) - {"coordinates", "weights"}:
+                    del self._kept[other]
+            if weights and (self._held("weights", norms) or self._held("weights of a part", (*norms, *view))):
+                rows = source._weighted(frame).rescaled(weights)
             else:
-                rows = source._weighted(frame).rescaled(_PrivateRowWeights(weighting, limit))
-            if not alone:
-                self._kept.pop("weights of a part", None)  # needed no more
+                rows = source._own_rows.reweighted(RowNorms(frame, weights or np.asarray))
             made = rows, {view: rows} if alone else {}
             self._kept[slot] = key, made
         whole, views = cast(tuple[Rows, dict[tuple[int, int | None], Rows]], made)

@@ -7,6 +7,7 @@ last digit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,9 +56,13 @@ class Coordinates:
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
     @cached_property
-    def _columns(self) -> Array:
-        """The matrix column by column."""
-        return np.ascontiguousarray(self.matrix.T)
+    def _columns(self) -> tuple[Array, ...]:
+        """The matrix column by column; or what the constant adds, and the diagonal, where there is nothing else."""
+        constant, diagonal = self.matrix[:, 0] + 0.0, np.diagonal(self.matrix).copy()  # + 0.0: no negative zeros
+        diagonal[0] = 0.0
+        if self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:]):
+            return constant, diagonal
+        return (np.ascontiguousarray(self.matrix.T),)
 
     @property
     def constant(self) -> float:
@@ -69,7 +74,13 @@ class Coordinates:
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
-        return transform_block(block, self._columns, placed)
+        if len(self._columns) == 1:
+            return transform_block(block, *self._columns, placed)
+        from dpconvex.engine.dense_kernels import dense_shifted_products
+
+        constant, diagonal = self._columns
+        dense_shifted_products(np.ascontiguousarray(block, np.float64), constant, diagonal, placed)
+        return placed
 
     def norms(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound that stands for it."""
@@ -93,17 +104,18 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class RowNorms:
-    """Norms in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
+    """Norms in given coordinates in place of weights, or what follows from them; infinite for rows of weight 0."""
 
     frame: Coordinates
+    follows: Callable[[Array], Array] = np.asarray
 
     def __call__(self, block: Array, w: Array) -> Array:
-        """Return the norms of a block of rows."""
-        return np.where(w == 0, np.inf, self.frame.norms(block))
+        """Return the norms of a block of rows, or what follows from them."""
+        return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
 
     def by_nonzeros(self, rows: SparseRows) -> Array:
-        """Return the norms of all rows."""
-        return rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
+        """Return the same of all rows."""
+        return self.follows(rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal))
 
 
 def row_norms(rows: Array, constant: float = 0.0) -> Array:

@@ -99,7 +99,7 @@ class CompensatedBlockSum:
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:
-        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.compensated_kernels import combine_dense_with_error
 
         self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
         combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)

@@ -14,7 +14,9 @@ import numpy as np
 from dpconvex.engine.rows import RawRows, RowIndices
 from dpconvex.types import Array
 
-_PANEL = 32  # rows, an even number, that share what is read of a matrix
+_PANEL = 32  # rows that share what is read of a matrix
+_LANES = 8  # numbers that are computed at once: matrices get as many columns, or a multiple
+_GLANCES = 8  # columns that are looked at before a row's norm is computed
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -49,26 +51,46 @@ def map_dense_rows(
             for j in range(columns):
                 target[j] = (clip_value(np.float64(source[j]), low[j], high[j]) - shift[j]) * scale[j]
     out[:, :lead] = 1.0
+    weights[:] = 1.0
     if row_norm == math.inf:
-        weights[:] = 1.0
         return
-    dense_squared_norms(out, lead, weights)
     # The computed norm has relative error below (columns + 4) ulp.
     round_up = 1.0 + (columns + 4) * 2.3e-16
     limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
-    for i in range(rows):
-        square = weights[i]
-        weights[i] = 1.0
-        if square <= limit:  # most rows: no square root
+    # No entry is larger than the larger end of its column: most rows are short by what their first entries lack.
+    ends = np.maximum(np.abs((low - shift) * scale), np.abs((high - shift) * scale)) ** 2
+    missing, squares = ends.sum() * (1.0 + 1e-9) - limit, np.empty(4)  # 1e-9 is more than all roundings
+    glances = _GLANCES if missing <= ends[:_GLANCES].sum() else 0
+    for first in range(0, rows, 4):
+        last = min(first + 4, rows)
+        if missing <= 0 or _rows_lack(out[first:last, lead:], ends[:glances], missing):
             continue
-        norm = math.sqrt(square) * round_up
-        if norm > row_norm:
-            factor = row_norm / norm
-            if shorten:
-                for j in range(columns):
-                    out[i, j + lead] *= factor
-            else:
-                weights[i] = factor
+        dense_squared_norms(out[first:last], lead, squares)
+        for i in range(first, last):
+            if squares[i - first] <= limit:  # no square root
+                continue
+            norm = math.sqrt(squares[i - first]) * round_up
+            if norm > row_norm:
+                factor = row_norm / norm
+                if shorten:
+                    for j in range(columns):
+                        out[i, j + lead] *= factor
+                else:
+                    weights[i] = factor
+
+
+@numba.njit(nogil=True, cache=True)
+def _rows_lack(rows: Array, ends: Array, missing: float) -> bool:
+    """Whether the squares of the first entries of every row are less than `ends` by `missing` in all."""
+    for i in range(rows.shape[0]):
+        left = missing
+        for j in range(ends.size):
+            left -= ends[j] - rows[i, j] * rows[i, j]
+            if left <= 0:
+                break
+        if not left <= 0:  # nor NaN
+            return False
+    return True
 
 
 @numba.njit(nogil=True, cache=True)
@@ -146,34 +168,41 @@ def scaled_dense_norms(block: Array, lead: int, centre: Array, scale: Array, out
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def dense_matrix_products(block: Array, columns: Array, out: Array) -> None:
     """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands."""
-    # Two rows and four columns at a time, so that sums stay in registers; _PANEL rows share what is read of columns.
-    rows, size, width = block.shape[0], block.shape[1], columns.shape[1]
-    spare = np.empty(width)  # for the partner of a last row without one
-    whole = size - size % 4
-    for first in range(0, rows, _PANEL):
-        last = min(first + _PANEL, rows)
-        out[first:last] = 0.0
-        spare[:] = 0.0
+    # Four columns at a time, so that sums are stored seldom; _PANEL rows share what is read of columns. Columns of
+    # zeros make the number of lanes whole.
+    size, width = block.shape[1], columns.shape[1]
+    whole, lanes = size - size % 4, -(-width // _LANES) * _LANES
+    matrix, panel = np.zeros((size, lanes)), np.empty((_PANEL, lanes))
+    matrix[:, :width] = columns
+    for first in range(0, block.shape[0], _PANEL):
+        rows = block[first : first + _PANEL]
+        panel[:] = 0.0
         for j in range(0, whole, 4):
-            m0, m1, m2, m3 = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
-            for i in range(first, last, 2):
-                paired = i + 1 < last
-                a, b = block[i], block[i + 1 if paired else i]
-                left, right = out[i], out[i + 1] if paired else spare
-                a0, a1, a2, a3 = a[j], a[j + 1], a[j + 2], a[j + 3]
-                b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
-                for k in range(width):
-                    left[k] = (((left[k] + a0 * m0[k]) + a1 * m1[k]) + a2 * m2[k]) + a3 * m3[k]
-                    right[k] = (((right[k] + b0 * m0[k]) + b1 * m1[k]) + b2 * m2[k]) + b3 * m3[k]
+            m0, m1, m2, m3 = matrix[j], matrix[j + 1], matrix[j + 2], matrix[j + 3]
+            for i in range(rows.shape[0]):
+                row, total = rows[i], panel[i]
+                a0, a1, a2, a3 = row[j], row[j + 1], row[j + 2], row[j + 3]
+                for k in range(lanes):
+                    total[k] = (((total[k] + a0 * m0[k]) + a1 * m1[k]) + a2 * m2[k]) + a3 * m3[k]
         for j in range(whole, size):
-            m0 = columns[j]
-            for i in range(first, last, 2):
-                paired = i + 1 < last
-                left, right = out[i], out[i + 1] if paired else spare
-                a0, b0 = block[i, j], block[i + 1 if paired else i, j]
-                for k in range(width):
-                    left[k] += a0 * m0[k]
-                    right[k] += b0 * m0[k]
+            m0 = matrix[j]
+            for i in range(rows.shape[0]):
+                total, a0 = panel[i], rows[i, j]
+                for k in range(lanes):
+                    total[k] += a0 * m0[k]
+        for i in range(rows.shape[0]):
+            target, total = out[first + i], panel[i]
+            for k in range(width):
+                target[k] = total[k]
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def dense_shifted_products(block: Array, constant: Array, diagonal: Array, out: Array) -> None:
+    """``out[i] = constant + block[i] * diagonal``: as `dense_matrix_products` where all other products are 0."""
+    for i in range(block.shape[0]):
+        row, target = block[i], out[i]
+        for k in range(diagonal.size):
+            target[k] = constant[k] + row[k] * diagonal[k]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -191,46 +220,3 @@ def count_dense_octaves(block: Array, row_weights: Array, lead: int, max_octave:
             away = most - 1022 - max_octave + ((bits[i, lead + j] >> 52) & 0x7FF)
             away = min(max(away, 0), most)
             counts[j, most - away if bits[i, lead + j] < 0 else most + away] += row_weights[i]
-
-
-@numba.njit(nogil=True, cache=True, inline="always")
-def dense_product_error(a: float, b: float, product: float) -> float:
-    """Return ``a b - product`` exactly (Dekker)."""
-    scaled = 134217729.0 * a  # 2^27 + 1
-    a_high = scaled - (scaled - a)
-    a_low = a - a_high
-    scaled = 134217729.0 * b
-    b_high = scaled - (scaled - b)
-    b_low = b - b_high
-    return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-
-
-@numba.njit(nogil=True, cache=True)
-def dense_margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
-    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``."""
-    # Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
-    # twice the digits of float64.
-    for i in range(block.shape[0]):
-        total = 0.0
-        error = 0.0
-        for j in range(block.shape[1]):
-            product = block[i, j] * theta[j]
-            added = total + product
-            back = added - total
-            error += ((total - (added - back)) + (product - back)) + dense_product_error(block[i, j], theta[j], product)
-            total = added
-        margins[i] = total
-        corrections[i] = error
-
-
-@numba.njit(nogil=True, cache=True)
-def combine_dense_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
-    """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``; additions lose nothing (Knuth)."""
-    for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
-            term = multiples[i] * block[i, j]
-            total = totals[j]
-            added = total + term
-            back = added - total
-            errors[j] += (total - (added - back)) + (term - back)
-            totals[j] = added

@@ -66,7 +66,7 @@ def floats_in_memory(values: npt.ArrayLike) -> npt.NDArray[Any]:
     return raw if raw.dtype.isnative else raw.astype(raw.dtype.newbyteorder("="))
 
 
-class _KeptBlocks:
+class KeptBlocks:
     """Blocks of mapped rows that are kept, and the one array they lie in: many new ones would take longer to get.
 
     The same rows with other numbers share them. Other processes map their rows again, which is cheaper than sending.
@@ -77,8 +77,8 @@ class _KeptBlocks:
         self.blocks: list[tuple[Array, Array] | None] = [None] * count
         self.locks = [threading.Lock() for _ in self.blocks]
 
-    def __reduce__(self) -> tuple[type[_KeptBlocks], tuple[int, int]]:
-        return _KeptBlocks, (self.memory.size, len(self.blocks))
+    def __reduce__(self) -> tuple[type[KeptBlocks], tuple[int, int]]:
+        return KeptBlocks, (self.memory.size, len(self.blocks))
 
 
 class MemoryRows:
@@ -132,8 +132,10 @@ class MemoryRows:
             raise ValueError(
                 f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). Got shape {shape} instead."
             )
-        targets = np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST)
-        targets = np.clip((targets - target_shift) * target_scale, -_LARGEST, _LARGEST)
+        targets = np.asarray(np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST))
+        targets -= target_shift  # in place: a new array of this size would cost more than what is done to it
+        targets *= target_scale
+        np.clip(targets, -_LARGEST, _LARGEST, out=targets)
         if targets.shape != shape[:1]:
             raise ValueError(
                 f"The 'y' parameter of MemoryRows must have shape ({shape[0]},), one target per row of X. "
@@ -160,13 +162,16 @@ class MemoryRows:
             raw = np.ascontiguousarray(raw)
         return raw if raw.flags.writeable else writable_memory_view(raw)
 
-    def _divide(self, most_cached: int) -> None:
-        """Decide on blocks, and whether so many bytes are few enough to cache them."""
+    def _divide(self, most_cached: int, partly: bool = False) -> None:
+        """Decide on blocks, and whether so many bytes are few enough to cache them; or, partly, as many as fit."""
         # No rows at all are one empty block, over which every sum is 0.
         self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
         self._blocks = max(1, -(-self.n_rows // self.block_rows))
         self.small = self._blocks == 1 or (self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached)
-        self._kept = _KeptBlocks(*((self.n_rows * (self.dim + 1), self._blocks) if self.small else (0, 0)))
+        size = self.block_rows * (self.dim + 1)
+        kept = most_cached // (8 * size) if partly and self._cache_allowed else 0
+        kept = self._blocks if self.small else kept
+        self._kept = KeptBlocks(min(kept * size, self.n_rows * (self.dim + 1)), kept)
 
     # Numbers that go with rows.
 
@@ -341,7 +346,7 @@ class MemoryRows:
 
         Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
         """
-        if not (np.abs(self.targets) > 1).any():
+        if self.targets.min(initial=0.0) >= -1 and self.targets.max(initial=0.0) <= 1:
             return self
         return self._replace(targets=np.clip(self.targets, -1.0, 1.0))
 
@@ -354,8 +359,11 @@ class MemoryRows:
         return self._replace(_given_weights=weights)
 
     def rescaled(self, function: Callable[[Array], Array]) -> Self:
-        """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        return self._replace(_given_weights=function(self.weights))
+        """Return the same rows with weights ``function(weights)``, number by number; the rows are not read."""
+        weights, found = self.weights, np.empty(self.n_rows)
+        for rows in self._target_blocks():
+            found[rows] = function(weights[rows])
+        return self._replace(_given_weights=found)
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
         """Return the rows in memory with other weights, ``function(block, w)`` for each block, computed once."""
@@ -432,7 +440,9 @@ class MemoryRows:
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
             row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
         )
-        other._divide(min(2 * CACHE_BYTES, self._raw.nbytes // 6))
+        # All rows have targets, weights and margins beside them: with what is kept, a sixth of the table or so.
+        spare = max(0, self._raw.nbytes // 7 - 32 * len(self._raw))
+        other._divide(min(2 * CACHE_BYTES, spare), partly=True)
         return other
 
     def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
@@ -466,7 +476,7 @@ class MemoryRows:
         with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
             for index in range(first, last):
                 rows = slice(index * self.block_rows, min((index + 1) * self.block_rows, self.n_rows))
-                if not self.small:
+                if index >= len(kept.blocks):
                     block, weights = self._map_rows(rows, buffer)
                 else:
                     with kept.locks[index]:  # nobody reads a block that is being mapped
@@ -488,7 +498,7 @@ class MemoryRows:
         block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
         # Kept weights also serve the same rows without weights of their own.
-        norm = math.inf if self.own_weights and not (shorten or self.small) else self.row_map.row_norm
+        norm = math.inf if self.own_weights and not (shorten or self._kept.blocks) else self.row_map.row_norm
         by_columns = abs(self._raw.strides[0]) < abs(self._raw.strides[1])  # as the given rows lie in memory
         raw, indices = self._raw.T if by_columns else self._raw, self._indices_of(rows)
         map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, by_columns, block, weights)

@@ -60,7 +60,6 @@ def _identifier_column(frame: Any) -> Any:
 
 
 def _identifier_objects(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return an array of the objects in a list, whatever they are."""
     cells = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
         cells[position] = value

@@ -16,7 +16,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dense_kernels import clip_value, dense_product_error
+from dpconvex.engine.compensated_kernels import dense_product_error
+from dpconvex.engine.dense_kernels import clip_value
 from dpconvex.engine.rows import RowIndices
 from dpconvex.types import Array
 

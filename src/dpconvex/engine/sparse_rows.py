@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from dpconvex.engine.memory_rows import MemoryRows, floats_in_memory, writable_memory_view
+from dpconvex.engine.memory_rows import KeptBlocks, MemoryRows, floats_in_memory, writable_memory_view
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
 from dpconvex.engine.sparse_moments import MomentSums, affine_moment_map, exact_moment_products, exact_moment_sums
@@ -182,21 +182,30 @@ class SparseRows(MemoryRows):
         """Return ``min(1, row_norm / ||x_i||)`` of all sparse rows."""
         from dpconvex.engine.sparse_kernels import sparse_shortening_kernel
 
-        factors, scale, norm = np.empty(self.n_rows), self.bounds_and_scales[3], self.row_map.row_norm
+        scale, norm = self.bounds_and_scales[3], self.row_map.row_norm
         square = float(self.base @ self.base) * (1 + self.base.size * 2.3e-16)
+
+        def shorten(rows: slice, factors: Array) -> None:
+            indices = self._indices_of(rows)
+            sparse_shortening_kernel(*self.offsets, indices, scale, self.base, square, norm, factors)
+
+        return self._by_row(shorten)
+
+    def _by_row(self, fill: Callable[[slice, Array], None]) -> Array:
+        """Return a number for each row, which ``fill(rows, numbers)`` writes in worker threads."""
+        found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
-            indices = self._indices_of(rows)
-            sparse_shortening_kernel(*self.offsets, indices, scale, self.base, square, norm, factors[rows])
+            fill(rows, found[rows])
             return []
 
         self.sum_runs(run)
-        return factors
+        return found
 
-    def _divide(self, most_cached: int) -> None:
-        super()._divide(most_cached)
-        self.small = False  # zeros are not worth being cached
+    def _divide(self, most_cached: int, partly: bool = False) -> None:
+        super()._divide(0)
+        self.small, self._kept = False, KeptBlocks(0, 0)  # zeros are not worth being cached
 
     @property
     def weights(self) -> Array:
@@ -285,15 +294,12 @@ class SparseRows(MemoryRows):
 
     def predicted(self, theta: Array) -> Self:
         """Return the same sparse rows with their margins ``x~_i . theta`` in place of weights."""
-        margins, found = SparseRowMargins(self, theta), np.empty(self.n_rows)
+        margins = SparseRowMargins(self, theta)
 
-        def run(span: tuple[int, int]) -> Partial:
-            rows = self._span(span)
-            found[rows] = margins(self._block(rows))
-            return []
+        def predict(rows: slice, found: Array) -> None:
+            found[:] = margins(self._block(rows))
 
-        self.sum_runs(run)
-        return self.with_weights(found)
+        return self.with_weights(self._by_row(predict))
 
     def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> Self:
         """Return these rows."""
@@ -360,7 +366,7 @@ class SparseRows(MemoryRows):
 
         self._require_weights()
         rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
-        lengths, scale, lead = np.empty(self.n_rows), self.bounds_and_scales[3], int(self.row_map.fit_intercept)
+        scale, lead = self.bounds_and_scales[3], int(self.row_map.fit_intercept)
         kernel: Any
         facts: tuple[Any, ...]
         if matrix.ndim == 1:
@@ -373,13 +379,10 @@ class SparseRows(MemoryRows):
             mapped, norms = affine_moment_map(matrix, lead, self.base)
             kernel, facts = sparse_quadratic_lengths, (np.ascontiguousarray(mapped.T @ mapped), norms)
 
-        def run(span: tuple[int, int]) -> Partial:
-            rows = self._span(span)
-            kernel(*self.offsets, self._indices_of(rows), scale, *facts, rounding, lengths[rows])
-            return []
+        def measure(rows: slice, lengths: Array) -> None:
+            kernel(*self.offsets, self._indices_of(rows), scale, *facts, rounding, lengths)
 
-        self.sum_runs(run)
-        return np.where(self._weights_of(slice(None)) == 0, np.inf, lengths)
+        return np.where(self._weights_of(slice(None)) == 0, np.inf, self._by_row(measure))
 
     def moment_sums(self, factors: Array) -> MomentSums:
         """Return ``sum_i a_i a_i^T`` of sparse rows ``a = factor (1, d)``, where d is a row without its base."""
@@ -478,7 +481,7 @@ class SparseRowSum:
 
     def add(self, block: SparseBlock, multiples: Array) -> None:
         """Add multiples of a block's sparse rows."""
-        from dpconvex.engine.dense_kernels import combine_dense_with_error
+        from dpconvex.engine.compensated_kernels import combine_dense_with_error
         from dpconvex.engine.sparse_kernels import sparse_combine_kernel
 
         ones = np.ones((len(block), 1))

@@ -63,7 +63,6 @@ def transform_numbers(text: str, values: Any, low: float, high: float) -> Bounde
 
 
 def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
-    """Return the bounded values of one node of a transform's expression."""
     if isinstance(node, ast.Name) and node.id == "x":
         return x
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -91,7 +90,6 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
 
 
 def _transform_by_operator(node: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
-    """Return the bounded values of a sum, difference, product, quotient or power."""
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
     if isinstance(node, ast.Pow):
         power = right.low

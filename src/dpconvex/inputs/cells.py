@@ -81,16 +81,12 @@ class Cells:
             found = known.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
             rows[self.text.is_not_null().to_numpy()] = found["index"].to_numpy().astype(np.intp) + len(items)
             items += [Cell(text=word) for word in words]
-        if self.numbers is not None:
-            here = ~np.isnan(self.numbers)
-            numbers, indices = np.unique(self.numbers[here], return_inverse=True)
-            rows[here] = indices.reshape(-1) + len(items)
-            items += [Cell(number=number) for number in numbers.tolist()]
-        if self.times is not None:
-            here = ~np.isnat(self.times)
-            times, indices = np.unique(self.times[here], return_inverse=True)
-            rows[here] = indices.reshape(-1) + len(items)
-            items += [Cell(time=time) for time in times]
+        for name, values in (("number", self.numbers), ("time", self.times)):
+            if values is not None:
+                here = ~(np.isnan(values) if name == "number" else np.isnat(values))
+                different, indices = np.unique(values[here], return_inverse=True)
+                rows[here] = indices.reshape(-1) + len(items)
+                items += [Cell(**{name: each}) for each in (different.tolist() if name == "number" else different)]
         return items, rows
 
 
@@ -150,7 +146,6 @@ def _cells_of_polars(column: pl.Series) -> Cells:
 
 
 def _cells_of_objects(values: Iterable[object]) -> Cells:
-    """Return the cells of Python objects, each by its own type."""
     cells = [read_cell(value) for value in values]
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
@@ -230,7 +225,6 @@ def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
 
 
 def _parse_number_cell(text: str, decimal: str) -> float | None:
-    """Return the number that a text is, by the decimal sign or else by a point."""
     if decimal == THOUSANDS and re.fullmatch(_THOUSANDS_NUMBER, text, re.ASCII):
         text = text.replace(",", "")
     parts = _COMMA.fullmatch(text) if decimal == "," else None

@@ -133,14 +133,7 @@ def encoded_sparse_matrix(blocks: list[EncodedBlock]) -> Any:
     return found
 
 
-def is_smaller_sparse(blocks: list[EncodedBlock]) -> bool:
-    """Whether entries with their columns take less memory than all columns: from the schema alone."""
-    entries: int = sum(block.values.shape[1] for block in blocks)
-    return 12 * entries < 8 * sum(block.width for block in blocks)
-
-
 def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
-    """Encode a column of numbers, clipped, transformed, and by its rule for missing ones."""
     numbers = cells.as_numbers(file.decimal)
     missing = np.isnan(numbers)
     rule = column.missing.rule
@@ -173,7 +166,6 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
 
 
 def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
-    """Encode a column of categories as one-hot columns."""
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
     meant: list[int] = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
@@ -201,7 +193,6 @@ def flag_word(matcher: CellWordMatcher, cell: Cell) -> int | None:
 
 
 def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedBlock:
-    """Encode a column of flags as zeros and ones."""
     declared = CellWordMatcher((*column.true, *column.false), file.decimal)
 
     def code(cell: Cell) -> int:
@@ -216,7 +207,6 @@ def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedB
 
 
 def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
-    """Encode a column of dates, a block of columns for each part."""
     times = encode_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)

@@ -31,20 +31,12 @@ DELIMITERS = ",;\t|"
 LONGEST_NAME = 1000
 _LONGEST_HEADER = 1 << 24  # bytes
 _BLOCK = 1 << 24  # bytes that are read at a time
-_MARKS = (  # that of UTF-32 begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 #: Spellings of a missing value, unless such a word is declared as a category.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
-# Encodings of several bytes a sign: nothing but a line end holds its bytes, and lines can be decoded one by one.
+# Encodings of several bytes a sign: nothing but a line end holds its byte, and lines can be decoded one by one.
 _MULTIBYTE_ENCODINGS = (
-    *("ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
-    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004", "euc_jisx0213", "euc_kr"),
-    *("gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
+    "ascii", "utf-8", "utf-8-sig", "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004",
+    "euc_jisx0213", "euc_kr", "gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213",
 )  # fmt: skip
 
 
@@ -56,7 +48,6 @@ class CSVFormat:
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
-    line_breaks: bool = False  # within quoted fields: an open quote then changes how the lines below are read
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -75,8 +66,6 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
             'The schema\'s decimal in [file] must be ".", "," or "1,234.5" (commas set off thousands), and not the '
             "delimiter."
         )
-    if not isinstance(values.get("line_breaks", False), bool):
-        raise InputError("The schema's line_breaks in [file] must be true or false.")
     if "missing" in values:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
@@ -99,19 +88,18 @@ def check_csv_encoding(value: object) -> str:
     if not isinstance(value, str) or not _is_stateless_csv(value):
         raise InputError(
             'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
-            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+            "itself and ends with the byte of a line feed: not UTF-16, UTF-7, HZ or ISO 2022. Write the file in UTF-8."
         )
     return value
 
 
 def _is_stateless_csv(encoding: str) -> bool:
-    """Whether lines of this encoding can be told apart by their bytes, and decoded one by one."""
     try:
         name = codecs.lookup(encoding).name
         module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
     except (LookupError, ValueError, ImportError):
         return False
-    return name in _MULTIBYTE_ENCODINGS or "decoding_table" in vars(module)
+    return name in _MULTIBYTE_ENCODINGS or ("decoding_table" in vars(module) and "\n".encode(name) == b"\n")
 
 
 class CSVLineProblem(enum.IntEnum):
@@ -139,19 +127,12 @@ class CSVLayout:
     delimiter: str
     encoding: str
     start: int
-    line_breaks: bool = False
-
-    @property
-    def newline(self) -> bytes:
-        """The bytes of a line end; two of them never overlap."""
-        return "\n".encode(self.encoding)
 
     def read(self, path: Path, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of all lines below the header."""
         with open_csv_bytes(path) as file:
             file.read(self.start)
-            blocks = [file.read()] if self.line_breaks else read_csv_blocks(file, self.newline)
-            found = [self.read_block(block, wanted) for block in blocks]
+            found = [self.read_block(block, wanted) for block in read_csv_blocks(file)]
         if not found:
             return self.read_block(b"", wanted)
         return CSVRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
@@ -163,15 +144,13 @@ class CSVLayout:
 
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return lines of a CSV file as text, and which of them hold bytes that the encoding does not have."""
-        whole = block.removesuffix(self.newline)
-        if block and self.encoding == "utf-8" and not self.line_breaks:
+        whole = block.removesuffix(b"\n")
+        if block and self.encoding == "utf-8":
             # A line end is part of no other sign: to decode all lines at once is to decode each of them.
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
-        decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(self.newline) if block]
-        if self.line_breaks:
-            decoded = list(_join_csv_quotes(decoded))
+        decoded = [_decode_csv_line(line, self.encoding) for line in whole.split(b"\n") if block]
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
@@ -250,54 +229,23 @@ def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
 
 
 def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
-    """Return a line as text, and whether bytes of it had to be replaced."""
     try:
         return line.decode(encoding), False
     except UnicodeDecodeError:
         return line.decode(encoding, "replace"), True
 
 
-def _join_csv_quotes(lines: list[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Join lines while a quote is open: an open quote of one record changes those that follow."""
-    record: list[str] = []
-    failed = is_open = False
-    for text, undecoded in lines:
-        record.append(text)
-        failed |= undecoded
-        is_open ^= text.count('"') % 2 == 1
-        if not is_open:
-            yield "\n".join(record), failed
-            record, failed = [], False
-    if record:
-        yield "\n".join(record), failed
-
-
-def read_csv_blocks(file: IO[bytes], newline: bytes, size: int = _BLOCK) -> Iterator[bytes]:
+def read_csv_blocks(file: IO[bytes], size: int = _BLOCK) -> Iterator[bytes]:
     """Give the rest of a file in blocks of whole lines."""
-    rest = bytearray()
     while block := file.read(size):
-        searched = max(0, len(rest) - len(newline) + 1)
-        rest += block
-        end = rest.rfind(newline, searched)
-        if end >= 0:
-            end += len(newline)
-            yield bytes(rest[:end])
-            del rest[:end]
-    if rest:
-        yield bytes(rest)
+        yield block if block.endswith(b"\n") else block + file.readline()
 
 
-def find_csv_line_end(file: IO[bytes], position: int, newline: bytes) -> int:
+def find_csv_line_end(file: IO[bytes], position: int) -> int:
     """Return the first byte after the next line end, or after the file."""
     file.seek(position)
-    tail = b""
-    while block := file.read(1 << 16):
-        found = (tail + block).find(newline)
-        if found >= 0:
-            return position - len(tail) + found + len(newline)
-        position += len(block)
-        tail = block[len(block) - len(newline) + 1 :]
-    return position
+    file.readline()
+    return file.tell()
 
 
 @contextlib.contextmanager
@@ -324,24 +272,12 @@ def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
 
 
-def _find_csv_encoding(start: bytes, said: str | None) -> str:
-    """Return the encoding that the user says, or else a byte-order mark."""
-    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
-    if said is None:
-        return marked or "utf-8"
-    name = codecs.lookup(said).name.removesuffix("-sig")
-    if name not in ("utf-16", "utf-32"):
-        return name
-    return marked if marked is not None and marked.startswith(name) else f"{name}-le"
-
-
 def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     """Return how a CSV file is written, from its first line and from what the user says."""
     with open_csv_bytes(path) as source:
         start = source.read(_LONGEST_HEADER)
-    encoding = _find_csv_encoding(start, file.encoding)
-    newline = "\n".encode(encoding)
-    line, end, _ = start.partition(newline)
+    encoding = codecs.lookup(file.encoding or "utf-8").name.removesuffix("-sig")
+    line, end, _ = start.partition(b"\n")
     problem = "The first line of the CSV file must hold the names of the columns"
     try:
         header = line.decode(encoding).removeprefix("\ufeff").removesuffix("\r")
@@ -369,7 +305,7 @@ def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
     for fault, found in faults.items():
         if found:
             raise InputError(f"{problem}, {fault}")
-    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end), file.line_breaks)
+    return CSVLayout(tuple(names), delimiter, encoding, len(line) + len(end))
 
 
 def _is_csv_number(text: str) -> bool:
@@ -385,10 +321,9 @@ def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]
     commas = "quote fields that hold the delimiter, or say --delimiter"
     if layout.delimiter == ",":
         commas = 'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
-    breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
     encoding = "say --encoding, for instance cp1252, which spreadsheets write"
     return {
-        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
+        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", "write fields that hold line breaks as Parquet"),
         CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
         CSVLineProblem.UNDECODED: (f"bytes that are not {layout.encoding.upper()}", encoding),
     }

@@ -22,11 +22,10 @@ from dpconvex.inputs.schema import (
     SchemaMissing,
     SchemaNumber,
     SchemaTarget,
-    check_schema,
     shown_name,
     source_column,
-    with_reference,
 )
+from dpconvex.inputs.schema_file import check_schema, with_reference
 
 _TERMS = (
     'columns of the schema, C(column), C(column, Treatment("level")), transforms of one number such as log(x) or '

@@ -26,7 +26,7 @@ from dpconvex.inputs.cells import (
     remove_thousands,
     replace_decimal_comma,
 )
-from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encode_times, encoded_array, flag_word
+from dpconvex.inputs.column_encoding import encode_columns, encode_times, encoded_array, flag_word
 from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
 from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber, source_column
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
@@ -153,9 +153,8 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
         found.append(_inspect_numbers(target.name, "target", target.bounds, cells[target.name], file))
         invalid |= np.isnan(cells[target.name].as_numbers(file.decimal))
     elif target is not None and target.classes is not None:
-        labels = encode_labels(cells[target.name], target.classes, file.decimal)
-        lost = np.array([label is None for label in labels])
-        found.append(_inspect_words(target.name, "target", target.classes, cells[target.name], lost, file))
+        counts, lost = _inspect_words(target.name, "target", target.classes, cells[target.name], file)
+        found.append(counts)
         invalid |= lost
     if person is not None:
         empty = person_tags(read_people_file(table[person], file)) == NOBODY
@@ -184,9 +183,7 @@ def _inspect_column(column: Column, cells: Cells, file: CSVFormat) -> ColumnInsp
         lost, kind = map_cells(cells, lambda cell: flag_word(declared, cell) is None, bool), "flag"
     else:
         also = [word for word, _ in column.also]
-        matcher = CellWordMatcher([*column.values, *also], file.decimal)
-        lost = map_cells(cells, lambda cell: matcher.find(cell) is None, bool)
-        return _inspect_words(column.name, "category", column.values, cells, lost, file, also)
+        return _inspect_words(column.name, "category", column.values, cells, file, also)[0]
     return ColumnInspection(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
 
 
@@ -205,12 +202,13 @@ def _inspect_numbers(
 
 
 def _inspect_words(
-    name: str, kind: str, words: Sequence[str], cells: Cells, lost: Mask, file: CSVFormat, also: Sequence[str] = ()
-) -> ColumnInspection:
-    """Return the counts of a column of declared words, given which cells mean none of them."""
+    name: str, kind: str, words: Sequence[str], cells: Cells, file: CSVFormat, also: Sequence[str] = ()
+) -> tuple[ColumnInspection, Mask]:
+    """Return the counts of a column of declared words, and which cells mean none of them."""
     empty, declared = _is_empty(cells, file), CellWordMatcher([*words, *also], file.decimal)
-    items = cells.distinct()[0]
+    items, rows = cells.distinct()
     found = [declared.find(item) for item in items]
+    lost = np.array([index is None for index in found])[rows]
     lowered = {word.lower() for word in words}
     alike = any(
         index is None and item.text is not None and item.text.lower() in lowered
@@ -218,4 +216,4 @@ def _inspect_words(
     )
     hint = "some differ in capital letters only" if alike else ""
     absent = len(words) - len({index for index in found if index is not None and index < len(words)})
-    return ColumnInspection(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)
+    return ColumnInspection(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint), lost

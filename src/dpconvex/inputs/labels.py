@@ -123,7 +123,6 @@ def _wrong_label_kind(declared: np.ndarray, owner: str) -> str:
 
 
 def _show_labels(declared: np.ndarray) -> str:
-    """Return declared labels as messages show them: they are public."""
     write = repr if declared.dtype.kind in "UO" else str
     words = [write(str(label)[:80]) for label in declared[:10].tolist()]
     return "[" + ", ".join(words) + (", ..." if len(declared) > 10 else "") + "]"
@@ -237,13 +236,10 @@ class LabelPositions:
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the positions of an array of labels."""
         text = isinstance(self.declared[0], str)
-        positions = np.full(y.shape, np.nan)
         if y.dtype.kind not in "biufUO":
-            return positions
+            return np.full(y.shape, np.nan)
         alike = (y.dtype.kind == "U") == text and y.dtype.kind != "O"
-        if alike:
-            for position, label in enumerate(self.declared):
-                positions[y == label] = position
+        positions = LabelNumbers(self.declared)(y) if alike else np.full(y.shape, np.nan)
         if alike and not text:
             return positions
         known = {label: position for position, label in enumerate(self.declared)}

@@ -160,7 +160,6 @@ def round_row_weights(weights: RowWeights | None, bounds: Bounds, factors: Array
 
 
 def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
-    """Return one value per row, or raise."""
     problem = (
         f"The '{name}' given to {owner} must be one-dimensional, with one value for each row of X, and with the "
         "partitions of X if both are Dask collections. Got another shape instead."
@@ -183,7 +182,6 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
 
 
 def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:
-    """Return the tags of all rows' people."""
     if isinstance(X, np.ndarray) or not is_partitioned(groups):
         return _tag_people(_read_people_or_weights(groups, X, "groups", owner), owner)
     problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."

@@ -17,16 +17,11 @@ from dpconvex.checks import parameter_error
 from dpconvex.engine.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import Cells, read_cells, read_identifier_cells
-from dpconvex.inputs.column_encoding import (
-    encode_columns,
-    encode_labels,
-    encoded_array,
-    encoded_sparse_matrix,
-    is_smaller_sparse,
-)
+from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encoded_array, encoded_sparse_matrix
 from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
-from dpconvex.inputs.schema import Range, Schema, parse_schema, read_schema
+from dpconvex.inputs.schema import Range, Schema
+from dpconvex.inputs.schema_file import parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
 from dpconvex.on_demand import pd, pl
 
@@ -69,9 +64,8 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         ``"wage ~ educ + log(exper) + C(region)"``: which columns of the schema are used and how; categories are
         compared with their first level. Bounds, levels and knots are the schema's, and nothing is taken from rows.
         Needs formulaic.
-    sparse : bool or "auto", default=False
-        Whether ``transform`` returns a scipy CSR array: never, always, or where that takes less memory, which the
-        schema alone decides.
+    sparse : bool, default=False
+        Whether ``transform`` returns a scipy CSR array, which takes less memory where there are many categories.
 
     Attributes
     ----------
@@ -104,27 +98,26 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
 
     def __init__(
         self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, formula: str | None = None,
-        sparse: bool | str = False,
+        sparse: bool = False,
     ) -> None:  # fmt: skip
         self.schema = schema
         self.formula = formula
         self.sparse = sparse
+
+    def _check_sparse(self) -> None:
+        if not isinstance(self.sparse, (bool, np.bool_)):
+            raise parameter_error("sparse", "PublicTable", "True or False", repr(self.sparse))
 
     def _parsed(self) -> Schema:
         return vars(self).get("schema_") or _public_table_schema(self.schema, self.formula)
 
     def fit(self, X: object = None, y: object = None) -> Self:
         """Read and check the schema; the table is not read."""
+        self._check_sparse()
         self.schema_ = _public_table_schema(self.schema, self.formula)
-        self._wants_sparse()
         self.n_features_in_ = len(self.schema_.inputs)
         self.privacy_ = "public"
         return self
-
-    def _wants_sparse(self) -> bool:
-        if not (isinstance(self.sparse, (bool, np.bool_)) or self.sparse == "auto"):
-            raise parameter_error("sparse", "PublicTable", "True, False or 'auto'", repr(self.sparse))
-        return bool(self.sparse)
 
     def transform(self, X: Any) -> Any:
         """Return the table's columns of numbers, by the public schema alone.
@@ -141,14 +134,14 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
             Of pandas for pandas and of Dask for Dask, otherwise of polars, with the names of ``get_feature_names_out``;
             a CSR array if ``sparse`` says so.
         """
+        self._check_sparse()
         schema = self._parsed()
         if is_partitioned(X):
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
             return X.map_partitions(partial(public_table_frame, schema, owner="PublicTable"), meta=meta)
-        if self._wants_sparse():
-            blocks = encode_columns(schema, public_table_cells(X, schema.inputs, schema, "PublicTable"))
-            if self.sparse != "auto" or is_smaller_sparse(blocks):
-                return encoded_sparse_matrix(blocks)
+        if self.sparse:
+            cells = public_table_cells(X, schema.inputs, schema, "PublicTable")
+            return encoded_sparse_matrix(encode_columns(schema, cells))
         return public_table_frame(schema, X, "PublicTable")
 
     def target(self, X: Any) -> NDArray[Any]:

@@ -162,15 +162,14 @@ def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat
     write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
-def read_feature_file(path: Path, schema: Schema, further: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
-    """Return the features of a table as an array, and further columns as they are (all of them for None)."""
+def read_feature_file(path: Path, schema: Schema, further: list[str]) -> tuple[np.ndarray, pl.DataFrame]:
+    """Return the features of a table as an array, and further columns as they are."""
     opened = open_table_file(path, schema.file)
-    wanted = opened.names if further is None else further
     # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
     refused = (csv_reader.CSVLineProblem.UNDECODED,)
-    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=refused)
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *further])), least=1, refused=refused)
     rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
-    return rows, table.select(wanted)
+    return rows, table.select(further)
 
 
 def read_training_file(
@@ -186,7 +185,6 @@ def read_training_file(
 
 
 def _training_columns(schema: Schema) -> list[str]:
-    """Return the table's columns that a fit reads."""
     assert schema.target is not None
     events = [] if schema.target.event is None else [schema.target.event]
     return list(dict.fromkeys([*schema.inputs, schema.target.name, *events]))
@@ -246,12 +244,10 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
 
 
 def _comma_hint(file: csv_reader.CSVFormat) -> str:
-    """Return how numbers with a decimal comma are read, where the schema does not say so."""
     return "" if file.decimal != "." else ' Commas need decimal = "," in [file], or "1,234.5" for thousands.'
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
-    """Raise if the file's type of a column cannot hold what the schema says; a column of missing values has none."""
     for column in schema.columns:
         kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
@@ -262,7 +258,6 @@ def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
 
 
 def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> np.ndarray:
-    """Return the target column of a file as finite floats, or raise; with ``ignored`` everything else is NaN."""
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
@@ -388,11 +383,6 @@ def matching_files(pattern: Path) -> list[Path]:
 
 def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[FilePiece], int]:
     """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at the same time."""
-    if schema.file.line_breaks:
-        raise InputError(
-            "The schema's line_breaks in [file] must be false with --engine dask, which reads pieces of a file. Use "
-            "Parquet."
-        )
     row_bytes = 8 * (len(schema.names) + 1) * COPIES
     room = max(memory_limit - BASE, memory_limit // 4)
     pieces: list[FilePiece] = []
@@ -438,11 +428,10 @@ def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
 
 
 def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list[FilePiece]:
-    """Return pieces of a CSV file of about `size` bytes that end with a line."""
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:
-            stop = csv_reader.find_csv_line_end(file, min(start + size, end), layout.newline)
+            stop = csv_reader.find_csv_line_end(file, min(start + size, end))
             pieces.append(FilePiece(str(path), start, stop, layout))
             start = stop
     return pieces or [FilePiece(str(path), start, start, layout)]

@@ -26,7 +26,8 @@ from dpconvex.checks import MOST_FEATURES, check_positive
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
-from dpconvex.inputs.schema import Schema, parse_schema, schema_to_dict
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 from dpconvex.inputs.settings import Classifier, Fitted, Label, classifies, fitted_names, resolve_kernel_setting
 from dpconvex.mechanisms.gradient_descent import stated_farthest
 from dpconvex.privacy.bounds.linear import LinearRecord
@@ -152,7 +153,6 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
 
 
 def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
-    """Return what a model's file holds, as plain data."""
     parameters: dict[str, object] = {}
     omitted: list[str] = []
     for key, value in estimator.get_params(deep=False).items():
@@ -416,7 +416,6 @@ def _finite_model_array(name: str, value: object) -> Array:
 
 
 def _rebuild_model_estimator(data: Content) -> Fitted:
-    """Return an unfitted estimator with the file's parameters."""
     owner, parameters, omitted = data["estimator"], data["parameters"], data["omitted"]
     kind = _estimator_named(owner)
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
@@ -543,7 +542,6 @@ def _check_model_releases(released: dict[str, Any], certificate: Certificate, sh
 
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
-    """Raise unless the classes are a label set in order, the certificate's and the parameter's."""
     owner, ordered = type(model).__name__, model._ordered_classes
     _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
     with _refusing_model_file("'classes' must be different plain labels"):

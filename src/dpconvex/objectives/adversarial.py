@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
 from typing import ClassVar, cast
@@ -13,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_positive, parameter_error
+from dpconvex.checks import parameter_error
 from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, moved_block_gram, takes_sparse_blocks
-from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
 from dpconvex.objectives import adversary_sets
@@ -335,42 +332,6 @@ def adversarial_loss_minimiser(loss: PointwiseLoss) -> float:
     return 0.5 * (low + high)
 
 
-@dataclass(frozen=True, eq=False)
-class SaddleProblem:
-    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
-
-    Parameters
-    ----------
-    dim, adversary_dim : int
-        Sizes of w and of v (flattened).
-    gradient_w, gradient_v : callable
-        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
-    strong_convexity, strong_concavity, smoothness : float
-        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
-    project : callable, optional
-        Euclidean projection of v on the convex set V; the identity by default.
-    """
-
-    dim: int
-    adversary_dim: int
-    gradient_w: Callable[[Array, Array], Array]
-    gradient_v: Callable[[Array, Array], Array]
-    strong_convexity: float
-    strong_concavity: float
-    smoothness: float
-    project: Callable[[Array], Array] = np.asarray
-    rounding: float = 1e-13
-
-    def __post_init__(self) -> None:
-        for name in ("strong_convexity", "strong_concavity", "smoothness"):
-            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
-
-    def ascent_residual(self, w: Array, v: Array) -> float:
-        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
-        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
-        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
-
-
 class CostlyAdversaryObjective(RowObjective):
     r"""Mean of losses against an adversary who pays for moving a row.
 
@@ -467,40 +428,6 @@ class CostlyAdversaryObjective(RowObjective):
         slopes = share * loss.smoothness * margins + LOSS_ULPS * bound
         sums = (self.rows.additions + self.dim + 20) * bound
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
-
-    def saddle(self) -> SaddleProblem:
-        r"""Return the adversary's saddle problem ``min_theta max_v``, for `dpconvex.solvers.MinimaxProximalPoint`.
-
-        The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
-        Hessian have the same scale. Rows are kept in memory.
-        """
-        assert isinstance(self.rows, MemoryRows), "the adversary moves rows in memory"
-        block, y, w = self.rows.mapped()
-        scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
-        count, width = len(y), self.dim - self._lead
-        loss, cost, lead = self.loss, self.cost, self._lead
-
-        def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
-            moves = q.reshape(count, width) / scale
-            margins = y * (block @ theta + moves @ theta[lead:])
-            return w / self.divisor * loss.gradient(1.0, margins) * y, moves
-
-        def gradient_w(theta: Array, q: Array) -> Array:
-            multiples, moves = slopes(theta, q)
-            gradient = multiples @ block + self.alpha * theta
-            gradient[lead:] += multiples @ moves
-            return np.asarray(gradient)
-
-        def gradient_v(theta: Array, q: Array) -> Array:
-            multiples, _ = slopes(theta, q)
-            return np.asarray((multiples[:, None] / scale * theta[lead:]).ravel() - cost * q)
-
-        longest = self.rows.row_map.weighted_square**0.5 + self.reach
-        cross = loss.smoothness * longest * self.radius + loss.lipschitz
-        concavity = cost - loss.smoothness * self.radius**2
-        smoothness = loss.smoothness * longest**2 + self.alpha + cross + cost
-        sizes = self.dim, count * width
-        return SaddleProblem(*sizes, gradient_w, gradient_v, self.alpha, concavity, smoothness)
 
     def _moved(self, theta: Array) -> tuple[Array, float]:
         """Return the coefficients without the intercept, padded, and ``k``; k is capped far from any minimiser."""

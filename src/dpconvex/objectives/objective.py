@@ -91,7 +91,7 @@ def exact_difference(y: Array, z: Array, correction: Array) -> Array:
 
 def exact_objective_margins(block: Array, theta: Array) -> tuple[Array, Array]:
     """Return the margins ``block @ theta`` rounded, and what the rounding lost."""
-    from dpconvex.engine.dense_kernels import dense_margins_with_error
+    from dpconvex.engine.compensated_kernels import dense_margins_with_error
 
     z, correction = np.empty(len(block)), np.empty(len(block))
     dense_margins_with_error(block, theta, z, correction)

@@ -225,12 +225,6 @@ class Ledger:
         mine = (record for record in records if record["kind"] == "charge" and record["dataset"] == self.dataset)
         return [LedgerEntry.from_record(number, record) for number, record in enumerate(mine, start=1)]
 
-    def affords(self, guarantee: Guarantee, *, mu: float | None = None) -> bool:
-        """Return whether a charge would be granted now; charges nothing."""
-        mu = _checked_ledger_mu(guarantee, mu)
-        totals = self._totals()
-        return totals.charged(totals.cost(guarantee, mu), "replace_one").within_budget()
-
     def spent(self, delta: float | None = None) -> float:
         """Return the ledger's total epsilon so far at ``delta`` (the budget's by default, 1e-6 for a budget in mu).
 
@@ -298,7 +292,6 @@ class Ledger:
 
 
 def _reopen_ledger(path: str, dataset: str, seen: tuple[int, str]) -> Ledger:
-    """Open a pickled ledger again, where it is unpickled, and require what it had seen."""
     ledger = Ledger(path, dataset)
     LedgerFile(path, _ledger_totals_after, seen).read()
     return ledger
@@ -332,7 +325,6 @@ def _most_rows(unit: str) -> int | None:
 
 
 def _check_ledger_unit(unit: object) -> str:
-    """Return a unit that certificates state, or raise."""
     if isinstance(unit, str) and (unit in (RECORD, PERSON) or _PERSON_OF_ROWS.fullmatch(unit) is not None):
         return unit
     allowed = f"{RECORD!r}, {PERSON!r} or 'one person, at most k rows'"
@@ -340,7 +332,6 @@ def _check_ledger_unit(unit: object) -> str:
 
 
 def _checked_ledger_mu(guarantee: object, mu: object) -> float | None:
-    """Return the mu of a charge, or raise if it or the guarantee is not one."""
     if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
         allowed = "PureDP, ApproxDP or GaussianDP"
         raise parameter_error("guarantee", "Ledger", allowed, type(guarantee).__name__, kind=TypeError)
@@ -350,7 +341,6 @@ def _checked_ledger_mu(guarantee: object, mu: object) -> float | None:
 def _checked_ledger_budget(
     epsilon: float | None, delta: float | None, mu: float | None, composition: str | None
 ) -> Facts:
-    """Return the budget that was asked for, or raise if it is not one."""
     asked: Facts = {"epsilon": epsilon, "delta": delta, "composition": composition, "mu": mu}
     for name, value in asked.items():
         if value is None:
@@ -366,7 +356,6 @@ def _checked_ledger_budget(
 
 
 def _ledger_budget_record(dataset: str, asked: Facts) -> Facts:
-    """Return the record that opens a budget."""
     delta = DEFAULT_DELTA if asked["mu"] is None and asked["delta"] is None else asked["delta"]
     composition = asked["composition"] or "gaussian"
     return {"kind": "budget", "dataset": dataset, "time": _now(), **asked, "delta": delta, "composition": composition}
@@ -396,7 +385,6 @@ def _now() -> str:
 
 
 def _ledger_refusal_advice(totals: PrivacyFilter, cost: FilterCost, guarantee: Guarantee, mu: float | None) -> str:
-    """Return what to do about a charge that was refused."""
     if totals.delta == 0 and not isinstance(guarantee, PureDP):
         return "A budget with delta=0 takes pure guarantees only: fit with delta=0."
     if math.isinf(cost.epsilon):

@@ -264,7 +264,6 @@ class LedgerFile:
         )
 
     def _explained_ledger_error(self, error: sqlite3.Error) -> LedgerError:
-        """Return what an error of SQLite means for the ledger, and what to do."""
         # The low byte is the kind of error, the rest its variety.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):

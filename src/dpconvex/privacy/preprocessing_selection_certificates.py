@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.summation import summation_rounding_error
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
 from dpconvex.privacy.certificate import (
     Certificate,
     CertificateError,
-    CertifiedNoise,
     CertifiedPromise,
     certified_guarantee_follows,
-    check_certified_tails,
     refuse_malformed_certificate,
     require,
 )
@@ -34,7 +31,6 @@ from dpconvex.privacy.guarantees import (
 )
 from dpconvex.privacy.noise import EXACT, SEEDED
 
-MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 _BISECTIONS = 14  # for the mu of one run, which ends within a thousandth on the safe side
 _MOST_REPEATS = 1e9
@@ -42,27 +38,19 @@ _MOST_REPEATS = 1e9
 
 @dataclass(frozen=True)
 class PreprocessingCertificate(CertifiedPromise):
-    """Privacy claim of a paid transformer, from public facts."""
+    """Privacy claim of private bounds of columns, from public facts."""
 
     guarantee: Guarantee
-    mechanism: str  # "quantile-bounds" or "moments"
+    mechanism: str  # "quantile-bounds"
     n_samples: int  # public
     n_features: int
-    noise: dict[str, float]  # the epsilon of each exponential mechanism, or the std of Gaussian noise
+    noise: dict[str, float]  # the epsilon of each exponential mechanism
     sampler: str  # where randomness comes from
     neighbors: str = "replace_one"  # always
     unit = RECORD
 
-    @property
-    def term(self) -> CertifiedNoise:
-        """The noise of released moments, as other certificates state it."""
-        size, sensitivity = _moment_certificate_sensitivity(self.n_samples, self.n_features)
-        return CertifiedNoise("gaussian", self.noise["std"], sensitivity, size, "sum")
-
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
-        if self.mechanism == "moments":
-            return self.guarantee.as_gaussian().mu
         return math.sqrt(2 * self.n_features) * pure_guarantee_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
@@ -74,16 +62,16 @@ class PreprocessingCertificate(CertifiedPromise):
             require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
-            derive = {"quantile-bounds": quantile_certificate_noise, "moments": moment_certificate_noise}
-            ((name, needed),) = derive[self.mechanism](self.guarantee, self.n_samples, self.n_features).items()
-            require(set(self.noise) == {name}, "The certificate's 'noise' is not that of its mechanism.")
-            stated = check_number(name, "a certificate", self.noise[name], "a finite number above 0", 0, math.inf)
-            # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
-            enough = stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
-            require(enough, "The certificate's 'noise' does not follow from its guarantee.")
+            require(self.mechanism == "quantile-bounds", "The certificate's 'mechanism' is unknown.")
+            require(set(self.noise) == {"epsilon"}, "The certificate's 'noise' is not that of its mechanism.")
+            allowed = "a finite number above 0"
+            stated = check_number("epsilon", "a certificate", self.noise["epsilon"], allowed, 0, math.inf)
+            # An exponential mechanism keeps what a smaller epsilon promises.
+            needed = quantile_certificate_noise(self.guarantee, self.n_features)["epsilon"]
+            require(stated <= needed * _PLATFORM, "The certificate's 'noise' does not follow from its guarantee.")
 
 
-def quantile_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
+def quantile_certificate_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
     """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
 
     Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
@@ -96,28 +84,6 @@ def quantile_certificate_noise(guarantee: Guarantee, n_samples: int, n_features:
     if isinstance(guarantee, ApproxDP):
         each = max(each, guarantee.epsilon_bound / releases)
     return {"epsilon": each}
-
-
-def moment_certificate_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
-    """Return the noise on sums and second moments of rows in the unit ball, released together."""
-    if isinstance(guarantee, PureDP):
-        raise ValueError(
-            "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
-        )
-    size, sensitivity = _moment_certificate_sensitivity(n_samples, n_features)
-    check_certified_tails(guarantee, size)
-    return {"std": calibrated_release_scale(guarantee.as_gaussian().mu, sensitivity, size)}
-
-
-def _moment_certificate_sensitivity(n_samples: int, n_features: int) -> tuple[int, float]:
-    """Return the size of sums and second moments of rows in the unit ball, and their sensitivity together."""
-    # Replacing x by y moves (sum x, sum x x^T) by at most the root of 2 - 2 t + 2 - 2 t^2 with t = x . y, which is
-    # largest at t = -1/2: 3 / sqrt(2).
-    size = n_features + n_features * (n_features + 1) // 2
-    # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
-    additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
-    error = summation_rounding_error(n_samples, size, math.sqrt(2), additions)
-    return size, 3 / math.sqrt(2) + 2 * error
 
 
 @lru_cache(maxsize=256)
@@ -246,7 +212,6 @@ class SelectionCertificate(CertifiedPromise):
             certificate.verify()
 
     def _check(self) -> None:
-        """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
         with refuse_malformed_certificate("The selection's certificate is malformed"):
             self._check_fields()
             fits, choice = self._selection_repeats() if self.strategy == "repeat" else self._selection_composes()

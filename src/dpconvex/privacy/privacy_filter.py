@@ -279,12 +279,10 @@ def pure_epsilon(mu: float) -> float:
 
 
 def _is_number(value: object, low: float = -1e100, high: float = 1e100) -> bool:
-    """Return whether a value is a number in ``[low, high)``, by default one whose square is finite."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < high
 
 
 def _is_pair(value: object, low: float = -1e100) -> bool:
-    """Return whether a value is a pair of numbers, the first of at least ``low``."""
     pair = isinstance(value, tuple) and len(value) == 2
     return pair and _is_number(value[0], low) and _is_number(value[1])  # type: ignore[index]
 

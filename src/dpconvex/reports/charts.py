@@ -85,7 +85,6 @@ class ChartAxis:
 
 
 def _svg_chart(title: str, description: str, height: float, body: list[str]) -> str:
-    """Return a picture with its title and description."""
     number = next(_numbers)
     return "\n".join(
         [
@@ -261,7 +260,6 @@ def effect_chart(model: Fitted, most: int) -> str | None:
 
 
 def _interval_chart_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
-    """Return the effects of columns with confidence intervals; None without them."""
     intervals = coefficient_intervals(model, level)
     found = None if intervals is None or len(intervals) > 1 else _column_effect_chart_rows(model, intervals[0])
     if found is None or found[1] is None:

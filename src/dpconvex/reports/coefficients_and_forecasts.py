@@ -240,17 +240,11 @@ def forecast_model(model: Fitted) -> AccuracyForecast | None:
         task = "hazard" if type(bounds.loss) is DiscreteHazard else "ordinal"
     else:
         return None
+    mechanisms = [certificate.mechanism] if certificate.mechanism in MECHANISMS[task] else None
     found = plan(
-        task,
-        bounds.n_samples,
-        bounds.n_features,
-        certificate.guarantee,
-        neighbors=certificate.neighbors,
-        bounded=parameters["feature_bounds"] is not None,
-        row_norm=bounds.row_norm,
-        people=bounds.people,
-        mechanisms=[certificate.mechanism] if certificate.mechanism in MECHANISMS[task] else None,
-        **more,
-    )
+        task, bounds.n_samples, bounds.n_features, certificate.guarantee, neighbors=certificate.neighbors,
+        bounded=parameters["feature_bounds"] is not None, row_norm=bounds.row_norm, people=bounds.people,
+        mechanisms=mechanisms, **more,
+    )  # fmt: skip
     ahead = forecast_accuracy(found)
     return ahead if len(ahead.points) > 1 else None

@@ -177,7 +177,6 @@ def _registry_tier(release: ReleaseFileFacts) -> int:
 
 
 def _registry_flavor(certificate: Certificate) -> Entry:
-    """Return the variant of differential privacy in the registry's words."""
     names = {PureDP: "Pure DP", GaussianDP: "Zero-concentrated DP"}
     added = certificate.neighbors == "add_or_remove_one"
     return {
@@ -191,7 +190,6 @@ def _registry_flavor(certificate: Certificate) -> Entry:
 
 
 def _registry_relation(certificate: Certificate) -> str:
-    """Return the neighbouring relation as a sentence for the registry."""
     added = certificate.neighbors == "add_or_remove_one"
     if "person" in certificate.unit:
         changed = "more or less" if added else "replaced"
@@ -203,7 +201,6 @@ def _registry_relation(certificate: Certificate) -> str:
 
 
 def _registry_parameters(certificate: Certificate) -> Entry:
-    """Return the numbers of the guarantee for the registry."""
     guarantee = certificate.guarantee
     if isinstance(guarantee, GaussianDP):
         return {"rho": guarantee.mu**2 / 2, "mu": guarantee.mu}
@@ -213,7 +210,6 @@ def _registry_parameters(certificate: Certificate) -> Entry:
 
 
 def _registry_yaml_lines(value: Mapping[str, object], indent: str = "") -> Iterator[str]:
-    """Yield the registry's nested dictionaries as YAML."""
     for name, part in value.items():
         if isinstance(part, Mapping):
             yield f"{indent}{name}:"

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema_toml
+from dpconvex.inputs.schema_file import parse_schema_toml
 
 _LONGEST, _LARGEST_FILE = 2000, 2**18
 

@@ -35,11 +35,9 @@ _POSTPROCESSING = ("coef_bound", "release_radius", "threshold")
 
 
 def render_report(
-    model: Fitted,
-    ledger: Ledger | None = None,
-    release: ReleaseFileFacts | None = None,
+    model: Fitted, ledger: Ledger | None = None, release: ReleaseFileFacts | None = None,
     scores: Sequence[PrivateScore] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Return the report of a fitted model as HTML: one page without scripts and without references to other files.
 
     Parameters
@@ -138,12 +136,9 @@ def render_report(
 
 
 def write_report(
-    model: Fitted,
-    path: str | os.PathLike[str],
-    ledger: Ledger | None = None,
-    release: ReleaseFileFacts | None = None,
-    scores: Sequence[PrivateScore] = (),
-) -> Path:
+    model: Fitted, path: str | os.PathLike[str], ledger: Ledger | None = None,
+    release: ReleaseFileFacts | None = None, scores: Sequence[PrivateScore] = (),
+) -> Path:  # fmt: skip
     """Write the report of a fitted model to an HTML file, and return its path.
 
     Parameters are those of :func:`render_report`, and ``path``.
@@ -175,14 +170,12 @@ def _report_group_promises(certificate: Certificate) -> list[tuple[int, str]]:
 
 
 def _learned_columns(model: Fitted, target: str) -> str:
-    """Return the target and the names of the columns."""
     names = facts_of_model.feature_names(model)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"{f'“{target}”' if target else 'a target column'} from {len(names)} columns: {listed}"
 
 
 def _report_tradeoff(certificate: Certificate, sharper: Guarantee | None, accuracy: float) -> str:
-    """Return the trade-off curves of the claim and of the mechanism."""
     words = (
         "Horizontal: how often the attacker raises a false alarm. Vertical: how often the attacker misses. Every "
         f"attack lies on or above the solid curve; without any release it lies on the dashed diagonal. At even odds "
@@ -194,7 +187,6 @@ def _report_tradeoff(certificate: Certificate, sharper: Guarantee | None, accura
 
 
 def _report_accuracy_rows(ahead: facts_of_model.AccuracyForecast) -> list[tuple[str, str]]:
-    """Return budgets and predicted excess losses as a table."""
     rows = [
         (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), ahead.form(risk))
         for budget, risk in ahead.points
@@ -218,7 +210,6 @@ def _report_coefficient_table(
 
 
 def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
-    """Return the public facts that the certificate follows from."""
     bounds = certificate.bounds
     names = {
         "n_samples": bounds.counted,
@@ -237,7 +228,6 @@ def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _report_settings(certificate: Certificate) -> list[tuple[str, str]]:
-    """Return the stated settings, one line each."""
     return [
         row
         for name, value in sorted(certificate.parameters.items())
@@ -256,7 +246,6 @@ def _flatten_report_settings(name: str, value: object) -> Iterator[tuple[str, st
 
 
 def _plain_report_value(value: object) -> str:
-    """Return a value of the report as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dpconvex.inputs import InputError
-from dpconvex.inputs.schema import parse_schema, parse_schema_toml
+from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
@@ -120,19 +120,12 @@ class StudioFitRequest:
 @lru_cache(maxsize=2000)
 def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
     """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
-    mechanisms = ["objective", "output"] if isinstance(guarantee, PureDP) else ["gradient"]
-    return plan(
-        task,
-        rows,
-        columns,
-        guarantee,
-        quantile=level,
-        mechanisms=[name for name in mechanisms if name in MECHANISMS[task]],
-    )
+    names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
+    mechanisms = [name for name in names if name in MECHANISMS[task]]
+    return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
 
 
 def _studio_number(value: object, label: str, low: float, high: float) -> float:
-    """Return a number within its range, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -202,7 +195,6 @@ def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | 
 
 
 def _studio_person_promise(wish: StudioFitRequest) -> str:
-    """Return what a person with several rows is promised."""
     try:
         return promise_wording(group_guarantee(wish.guarantee, wish.guarantee, wish.per_person))
     except ValueError:  # delta would be 1

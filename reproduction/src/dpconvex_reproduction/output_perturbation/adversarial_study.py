@@ -19,8 +19,8 @@ from dpconvex.losses import Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
 from dpconvex.privacy import RobustBounds
-from dpconvex.solvers import MinimaxProximalPoint
 from dpconvex_reproduction.exhibit import Cell, Row, Study
+from dpconvex_reproduction.output_perturbation.accelerated import MinimaxProximalPoint, saddle_problem
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_8
 from dpconvex_reproduction.output_perturbation.members import MU, POPULATION, Draw, member
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, theorem_3_2
@@ -182,7 +182,7 @@ def count_steps(cell: Cell) -> list[Row]:
             MemoryRows(*draw.expanded(), RowMap(d, 1.0, fit_intercept=False)),
             Logistic(), mu, cost=1.0 / min(PENALTIES),
         )  # fmt: skip
-        saddle = objective.saddle()
+        saddle = saddle_problem(objective)
         found = MinimaxProximalPoint().solve(saddle, np.zeros(d), 1e-4)
         kappa = saddle.smoothness / saddle.strong_convexity
         kappa_v = saddle.smoothness / saddle.strong_concavity

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpconvex.engine import MemoryRows
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective
-from dpconvex.solvers import AcceleratedGradient, Katyusha
 from dpconvex_reproduction.exhibit import Cell, Row, Study
+from dpconvex_reproduction.output_perturbation.accelerated import AcceleratedGradient, Katyusha
 from dpconvex_reproduction.output_perturbation.general_study import GeneralMember, general_member
 from dpconvex_reproduction.output_perturbation.members import FAMILIES, Draw, member, minimise
 from dpconvex_reproduction.output_perturbation.paper_tables import solver_iterations

@@ -20,11 +20,11 @@ from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compile_slope, compiled_slope
-from dpconvex.solvers.accelerated import SolverRecords, load_solver_records
 from dpconvex.solvers.black_box import certify_point
 from dpconvex.solvers.certified_descent import ConvergenceError, Solution, check_descent_start
 from dpconvex.solvers.duality_gap import Envelope, duality_gap_kinks, young_duality_excess
 from dpconvex.types import Array
+from dpconvex_reproduction.output_perturbation.accelerated import SolverRecords, load_solver_records
 
 __all__ = ["StochasticSubgradient", "Subgradient"]
 

@@ -220,7 +220,6 @@ class ClusterTable:
             wait(calls, timeout=POLL)
 
     def _gather_from_cluster(self, tasks: list[Any]) -> list[Any]:
-        """Gather the results of the cluster's tasks; none if some were lost on the way, with their worker."""
         futures = [task for task in tasks if not isinstance(task, _ClusterWorkerCall)]
         with _forget_cluster_errors():
             fetched = iter(self._client.gather(futures) if futures else [])

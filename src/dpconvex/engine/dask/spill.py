@@ -73,11 +73,6 @@ class SpilledNonZeros:
     shape: tuple[int, int]
     dtype: np.dtype[Any]
 
-    @property
-    def file(self) -> SpillFile:
-        """The file of all three arrays."""
-        return self.indptr.file
-
     def open(self) -> NonZeroRows:
         """Return the non-zeros, as private memory maps."""
         columns = np.empty(0, np.uint32) if self.columns is None else self.columns.open()

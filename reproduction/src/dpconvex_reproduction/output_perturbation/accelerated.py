@@ -1,4 +1,4 @@
-r"""Accelerated methods: Nesterov's, Katyusha on a few records at a time, and minimax.
+r"""Accelerated methods: Nesterov's, optionally in a ball, Katyusha on a few records at a time, and minimax.
 
 A saddle point ``min_w G(w)``, ``G(w) = max_{v in V} H(w, v)``, for smooth H that is strongly convex in w and strongly
 concave in v, takes an accelerated proximal point method outside and accelerated ascent inside.
@@ -14,16 +14,28 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses.pointwise import Loss
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.adversarial import SaddleProblem
+from dpconvex.objectives.adversarial import CostlyAdversaryObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.certified_descent import CertifiedDescent, CertifiedSolver, ConvergenceError, Solution
+from dpconvex.solvers.certified_descent import (
+    CertifiedDescent,
+    CertifiedSolver,
+    ConvergenceError,
+    DescentCertified,
+    Solution,
+)
 from dpconvex.types import Array
+
+__all__ = [
+    "AcceleratedGradient", "Katyusha", "MinimaxProximalPoint", "SaddleProblem", "SolverRecords",
+    "accelerated_curvature_bound", "load_solver_records", "saddle_problem",
+]  # fmt: skip
 
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
 
@@ -72,32 +84,43 @@ def load_solver_records(objective: EmpiricalObjective, solver: str) -> SolverRec
 
 @dataclass(frozen=True)
 class AcceleratedGradient(CertifiedSolver[Objective]):
-    r"""Nesterov's accelerated gradient method for smooth, strongly convex objectives.
+    r"""Nesterov's accelerated (projected) gradient method for smooth, strongly convex objectives.
 
-    With condition number ``k = smoothness / strong_convexity``: ``y_t = w_{t-1} - gradient(w_{t-1}) / smoothness``,
+    With condition number ``k = smoothness / strong_convexity``:
+    ``y_t = project(w_{t-1} - gradient(w_{t-1}) / smoothness)``,
     ``w_t = y_t + (sqrt(k) - 1) / (sqrt(k) + 1) (y_t - y_{t-1})``. An error shrinks by ``1 - 1/sqrt(k)`` per step.
 
     Parameters
     ----------
+    radius : float, optional
+        Minimise over ``||theta|| <= radius``. The certificate is then the distance of 0 to the gradient plus the normal
+        cone of the ball through the returned point.
     restart : bool, default=True
         Whether momentum that points uphill is dropped; False is the textbook method.
     max_iterations : int, default=200_000
         Limit on the steps.
     """
 
+    radius: float | None = None
     restart: bool = True
     max_iterations: int = 200_000
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
+        """Search by accelerated gradient steps (Nesterov), projected on the ball if there is one."""
+        if self.radius is not None and not self.radius > 0:
+            raise parameter_error("radius", "AcceleratedGradient", "positive", repr(self.radius))
         smoothness = accelerated_curvature_bound(objective)
         root = math.sqrt(smoothness / objective.strong_convexity)
         momentum = (root - 1) / (root + 1)
-        previous = ahead = point
+        previous = ahead = self._project(point)
         for _ in range(self.max_iterations):
             descent.iterations += 1
-            new = ahead - descent.evaluate(ahead).gradient / smoothness
+            gradient = descent.evaluate(ahead).gradient if self.radius is None else objective.gradient(ahead)
+            new = self._project(ahead - gradient / smoothness)
+            if self.radius is not None and smoothness * float(np.linalg.norm(ahead - new)) <= 4 * descent.tolerance:
+                self._certify_accelerated(descent, new, self.radius)
             uphill = float((ahead - new) @ (new - previous)) > 0
             factor = 0.0 if self.restart and uphill else momentum
             ahead, previous = new + factor * (new - previous), new
@@ -105,6 +128,26 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
             f"AcceleratedGradient took {self.max_iterations} steps without a certificate. Use Newton(), "
             "a larger alpha or a larger tolerance."
         )
+
+    def _project(self, point: Array) -> Array:
+        if self.radius is None:
+            return point
+        norm = float(np.linalg.norm(point))
+        # A hair inside: rounding must not put a projected point outside the public ball.
+        return point if norm <= self.radius else point * (self.radius * (1 - 2.0**-50) / norm)
+
+    @staticmethod
+    def _certify_accelerated(descent: CertifiedDescent, point: Array, radius: float) -> None:
+        """Raise `DescentCertified` if 0 is near an accelerated point's gradient plus the ball's normal cone."""
+        gradient = descent.objective.gradient(point)
+        size = float(np.linalg.norm(point))
+        if size >= radius * (1 - 2.0**-48):
+            # On the sphere the normal cone is the ray through the point.
+            push = max(0.0, -float(gradient @ point)) / size**2
+            gradient = gradient + push * point
+        norm = float(np.linalg.norm(gradient)) + descent.objective.rounding_allowance(point)
+        if norm <= descent.tolerance:
+            raise DescentCertified(Solution(point, norm, descent.iterations))
 
 
 @dataclass(frozen=True)
@@ -177,6 +220,78 @@ def accelerated_curvature_bound(objective: Any) -> float:
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
     bound = objective.loss.smoothness * largest * (1 + 1e-9) + objective.alpha
     return min(public, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class SaddleProblem:
+    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
+
+    Parameters
+    ----------
+    dim, adversary_dim : int
+        Sizes of w and of v (flattened).
+    gradient_w, gradient_v : callable
+        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
+    strong_convexity, strong_concavity, smoothness : float
+        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
+    project : callable, optional
+        Euclidean projection of v on the convex set V; the identity by default.
+    """
+
+    dim: int
+    adversary_dim: int
+    gradient_w: Callable[[Array, Array], Array]
+    gradient_v: Callable[[Array, Array], Array]
+    strong_convexity: float
+    strong_concavity: float
+    smoothness: float
+    project: Callable[[Array], Array] = np.asarray
+    rounding: float = 1e-13
+
+    def __post_init__(self) -> None:
+        for name in ("strong_convexity", "strong_concavity", "smoothness"):
+            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
+
+    def ascent_residual(self, w: Array, v: Array) -> float:
+        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
+        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
+        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
+
+
+def saddle_problem(objective: CostlyAdversaryObjective) -> SaddleProblem:
+    r"""Return the saddle problem ``min_theta max_v`` of an adversary who pays, for `MinimaxProximalPoint`.
+
+    The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
+    Hessian have the same scale. Rows are kept in memory.
+    """
+    assert isinstance(objective.rows, MemoryRows), "the adversary moves rows in memory"
+    block, y, w = objective.rows.mapped()
+    scale = np.sqrt(np.where(w > 0, w, 1.0) / objective.divisor)[:, None]
+    lead = int(objective.rows.row_map.fit_intercept)
+    count, width = len(y), objective.dim - lead
+    loss, cost, alpha = objective.loss, objective.cost, objective.alpha
+
+    def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
+        moves = q.reshape(count, width) / scale
+        margins = y * (block @ theta + moves @ theta[lead:])
+        return w / objective.divisor * loss.gradient(1.0, margins) * y, moves
+
+    def gradient_w(theta: Array, q: Array) -> Array:
+        multiples, moves = slopes(theta, q)
+        gradient = multiples @ block + alpha * theta
+        gradient[lead:] += multiples @ moves
+        return np.asarray(gradient)
+
+    def gradient_v(theta: Array, q: Array) -> Array:
+        multiples, _ = slopes(theta, q)
+        return np.asarray((multiples[:, None] / scale * theta[lead:]).ravel() - cost * q)
+
+    longest = objective.rows.row_map.weighted_square**0.5 + objective.reach
+    cross = loss.smoothness * longest * objective.radius + loss.lipschitz
+    concavity = cost - loss.smoothness * objective.radius**2
+    smoothness = loss.smoothness * longest**2 + alpha + cross + cost
+    sizes = objective.dim, count * width
+    return SaddleProblem(*sizes, gradient_w, gradient_v, alpha, concavity, smoothness)
 
 
 @dataclass(frozen=True)
