@@ -379,7 +379,8 @@ class PrivateRows:
         once for all rows of the first target. Where a part alone is asked for, its weights are made: those of all rows
         would take longer.
         """
-        key: tuple[object, ...] = _key(frame) if weighting is None else (weighting, limit, *_key(frame))
+        norms = _key(frame)  # shorter than every key of weights: whatever a weighting equals, norms are no weights
+        key: tuple[object, ...] = norms if weighting is None else (weighting, limit, *norms)
         view, slot = (id(self._rows), self._size), "weights"
         made = self._held(slot, key)
         alone = self._size is not None and made is None
@@ -390,7 +391,6 @@ class PrivateRows:
             whole_first = self._size is None and self._rows is self._targets[0]
             source = self if alone or whole_first else self._view(self._targets[0], None)
             weights = None if weighting is None else _PrivateRowWeights(weighting, limit)
-            norms: tuple[object, ...] = (None, 1.0, *_key(frame))
             if not alone:  # what belongs to a part is needed no more, and memory is
                 for other in set(self._kept) - {"coordinates", "weights"}:
                     del self._kept[other]
