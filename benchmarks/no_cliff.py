@@ -37,8 +37,9 @@ def planned() -> dict[str, float]:
             for n in sizes:
                 bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm)
                 plan = plan_fit(bounds, mu, settings)
-                row = {"all gradients": (planned_gradient_noise(plan.config, plan.terms(bounds, mu), bounds) * n) ** 2}
-                for name, term in plan.terms(bounds, mu).items():
+                noise = plan.calibrated_noise(bounds, mu)
+                row = {"all gradients": (planned_gradient_noise(plan.config, noise, bounds) * n) ** 2}
+                for name, term in noise.items():
                     row[f"noise, {name}"] = term.scale**2 / term.releases
                 row |= {
                     f"limit, {name}": getattr(plan.config, name)

@@ -19,8 +19,8 @@ def lowest(requirement: str) -> str | None:
 
     Examples
     --------
-    >>> lowest("dask[dataframe]>=2025.1")
-    'dask==2025.1'
+    >>> lowest("dask[dataframe]>=2025.3")
+    'dask==2025.3'
     >>> lowest("dp-accounting>=0.6,<0.7")
     'dp-accounting==0.6'
     >>> lowest("ruff")

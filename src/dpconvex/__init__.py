@@ -4,7 +4,7 @@
 
 from typing import TYPE_CHECKING
 
-from dpconvex.on_demand import on_demand
+from dpconvex.lazy_imports import on_demand
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.rows import is_partitioned
 from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
-from dpconvex.estimators.rates import PrivateRateRegressor, tweedie_deviance
 from dpconvex.estimators.survival import DPDiscreteHazard, HazardOutcomes, signed_times
-from dpconvex.evaluated_rows import (
+from dpconvex.estimators.tweedie import PrivateRateRegressor, tweedie_deviance
+from dpconvex.evaluation_statistics import (
     METRICS,
     RESIDUAL_METRICS,
     ROW_METRICS,

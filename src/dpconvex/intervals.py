@@ -205,7 +205,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             guarantee, "conformal", "counts", held, 1, COUNTS, seeded=seeded, people=groups
         )
         self._wanted(calibration)
-        self._bound()
+        self._score_bound()
         return ConformalCertificate(
             model.certify(training, n_features, **({"groups": True} if groups else {})), calibration
         )
@@ -227,7 +227,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             )
         return coverage + extra
 
-    def _bound(self) -> float:
+    def _score_bound(self) -> float:
         bound = self.score_bound
         if bound is None:
             bound = target_range_setting(self.estimator, "score_bound", "DPConformal")
@@ -300,7 +300,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
         """Return the smallest threshold of intervals that the bisection accepts; infinite if it accepts none."""
         answers = PrivateAnswers({"scores": calibration.term}, noise)
-        wanted, grid = self._wanted(calibration), thresholds(self._bound())
+        wanted, grid = self._wanted(calibration), thresholds(self._score_bound())
         # Rounded up to so many bits that its product with a number of rows is exact.
         unit = 2.0 ** (calibration.n_samples.bit_length() - 52)
         missed = math.ceil(float(self.coverage) / unit) * unit * np.count_nonzero(~np.isnan(scores))
@@ -430,7 +430,7 @@ def _set_fitted_intervals(
     if stated is not None and type(stated) not in (int, float):
         raise ModelFileError("The file's 'threshold' must be a number, or null for an infinite one.")
     threshold = math.inf if stated is None else float(stated)  # type: ignore[arg-type]
-    grid = thresholds(intervals._bound())
+    grid = thresholds(intervals._score_bound())
     if math.isfinite(threshold) and not np.isclose(grid, threshold, rtol=1e-9, atol=0).any():
         raise ModelFileError("The file's 'threshold' is not on the public grid.")
     intervals.estimator_, intervals.certificate_ = model, certificate

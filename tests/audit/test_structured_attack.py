@@ -144,7 +144,7 @@ def shared_attack(rng, epsilon, delta, factor, strength=1.0):
         shared=matrix.tolist(),
     )
     assert bounds.curvature_ratio == pytest.approx(kappa)
-    std = factor * bounds.tilt_scale(epsilon, delta)
+    std = factor * bounds.linear_term_scale(epsilon, delta)
     ridge = bounds.alpha
     spread = std / ridge
     single = convolve_vector(PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8)  # slope 1, curvature below 1

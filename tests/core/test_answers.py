@@ -16,7 +16,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
-from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _LiftedSlopes
+from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _ClippedMarginSlopes
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import (
     Coordinates,
@@ -81,7 +81,7 @@ def handle(kind, loss=None, second=None, many=1):
         "separate": Query("vector", 0.6, Softmax(3).coefficients(SIZE)),
         "common": Query("vector", 0.6, ProportionalOdds(3).coefficients(SIZE)),
     }  # fmt: skip
-    terms = {name: replace(query.term(bounds, 1.0), releases=100) for name, query in asked.items()}
+    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=100) for name, query in asked.items()}
     targets = [np.where(v == 0, np.nan, y)] + ([] if second is None else [second])
     kinds = SparseRows if kind == "sparse" else MemoryRows
     weights = RowWeights(v, 24) if people else None
@@ -184,7 +184,7 @@ def test_several_slopes_are_never_longer_than_their_bound(weighting):
     rng = np.random.default_rng(0)
     loss, bound, n = Softmax(3), 0.3, 400
     y, z, norms = rng.integers(0, 3, n).astype(float), 3 * rng.standard_normal((n, 3)), rng.uniform(1, 9, n)
-    (found,) = _LiftedSlopes(QuerySlopes(loss, weighting), bound)(y, z, norms)
+    (found,) = _ClippedMarginSlopes(QuerySlopes(loss, weighting), bound)(y, z, norms)
     shortened = 0
     for row, norm in zip(found.tolist(), norms.tolist(), strict=True):
         square = sum(Fraction(entry) ** 2 for entry in row) * Fraction(norm) ** 2
@@ -431,7 +431,7 @@ def test_sensitivities_are_those_of_the_table(neighbors, people, many):
     error = relative_rounding_error(queries.MANY_ROWS if people else number, SIZE)
     share = Query("vector", 0.7, SIZE).sensitivity(bounds) / (many * c * 0.7) - 1
     assert number * error * allowed == pytest.approx(share * c / 2, rel=1e-9)
-    term = Query("vector", 0.7, SIZE).term(bounds, 0.5, uses=4)
+    term = Query("vector", 0.7, SIZE).calibrated_noise(bounds, 0.5, uses=4)
     moved = Query("vector", 0.7, SIZE).sensitivity(bounds)
     assert (term.sensitivity, term.releases, term.dimension) == (moved, 4, SIZE)
     assert term.scale == pytest.approx(2 * moved / 0.5, rel=1e-6)

@@ -42,7 +42,7 @@ class Silence(NoiseSource):
 
 
 def handle(X, y, asked=QUERIES):
-    terms = {name: replace(query.term(BOUNDS, 1.0), releases=10**6) for name, query in asked.items()}
+    terms = {name: replace(query.calibrated_noise(BOUNDS, 1.0), releases=10**6) for name, query in asked.items()}
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
 
@@ -164,7 +164,7 @@ def test_floating_point_signals_do_not_tell_of_rows():
 def sparse_moved(X, other, query, ask, *, intercept=True):
     """Return how far an answer about two sparse tables of one column moves, over the sensitivity of its query."""
     bounds = LinearBounds(ROWS, 1, Logistic(), 1.0, 1.0, intercept)
-    terms = {"asked": replace(query.term(bounds, 1.0), releases=9)}
+    terms = {"asked": replace(query.calibrated_noise(bounds, 1.0), releases=9)}
 
     def answer(table):
         row_map = RowMap.from_bounds(1, (-1, 1), fit_intercept=intercept)

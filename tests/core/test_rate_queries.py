@@ -37,7 +37,7 @@ class Silence(NoiseSource):
 
 def handle(X, y, neighbors, people=None):
     bounds = LinearBounds(ROWS, COLUMNS, STATED, np.sqrt(2), np.sqrt(2), neighbors=neighbors, people=people is not None)
-    terms = {name: replace(query.term(bounds, 1.0), releases=10**6) for name, query in QUERIES.items()}
+    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6) for name, query in QUERIES.items()}
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     if people is not None:
         shares = 1 / np.bincount(people)[people]

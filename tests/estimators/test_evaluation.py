@@ -38,8 +38,8 @@ from dpconvex.core.evaluation_certificate import EvaluationCertificate, certifie
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.private_model import without_model_warnings
-from dpconvex.evaluated_rows import METRICS, evaluation_statistic, exact_evaluation
 from dpconvex.evaluation import _evaluation_range, _read_evaluated_rows, private_score, private_score_difference
+from dpconvex.evaluation_statistics import METRICS, evaluation_statistic, exact_evaluation
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP

@@ -96,7 +96,7 @@ def test_noise_of_gradients_falls_with_budget_and_rows():
             for n, mu in (first, second):
                 bounds = facts(loss, n)
                 plan = plan_fit(bounds, mu, SETTINGS)
-                noise.append(planned_gradient_noise(plan.config, plan.terms(bounds, mu), bounds))
+                noise.append(planned_gradient_noise(plan.config, plan.calibrated_noise(bounds, mu), bounds))
             assert noise[1] < noise[0]
 
 

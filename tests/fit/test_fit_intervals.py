@@ -6,6 +6,7 @@ import math
 import sys
 import warnings
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 
 import numpy as np
 import pytest
@@ -361,6 +362,14 @@ def test_a_problem_per_class_has_intervals_of_its_own():
     assert (model.coef_ < inside[1]).all()
 
 
+class WithoutPandas(MetaPathFinder):
+    """An environment without pandas. ``None`` among the modules would be one with a pandas that has nothing in it."""
+
+    def find_spec(self, fullname, path, target=None):
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+
+
 def test_a_table_says_what_intervals_say(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(0, 1, (5000, 2)).clip(-4, 4)
@@ -372,7 +381,8 @@ def test_a_table_says_what_intervals_say(monkeypatch):
     np.testing.assert_allclose(table["z"] * table["std_err"], [model.intercept_, *model.coef_])
     assert table["p_value"][1] < 1e-6 < 0.01 < table["p_value"][2]
     assert "P>|z|" in repr(model.summary())
-    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "pandas")
+    monkeypatch.setattr(sys, "meta_path", [WithoutPandas(), *sys.meta_path])
     assert model.coefficient_table(0.9)["low"] == table["low"].tolist()
     several = DPQuantileRegressor([0.3, 0.7], epsilon=2.0, feature_bounds=(-4, 4), target_bounds=(-20, 20))
     several.set_params(inference=True, random_state=0).fit(X, y)

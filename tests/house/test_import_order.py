@@ -12,7 +12,7 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 # Every room may use itself and the rooms of earlier lines.
 ORDER = (
-    ("atomic_files", "checks", "on_demand", "types", "version"),
+    ("atomic_files", "checks", "lazy_imports", "types", "version"),
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),
@@ -26,7 +26,7 @@ ORDER = (
     ("reports",),
     ("estimators",),
     ("preprocessing", "pipelines", "datasets"),
-    ("evaluated_rows",),
+    ("evaluation_statistics",),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

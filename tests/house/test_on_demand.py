@@ -61,7 +61,7 @@ def test_an_estimator_loads_no_other_and_no_words():
     code = "import sys\nfrom dpconvex import DPLogisticRegression\nprint(*sys.modules)"
     loaded = set(fresh(code).split())
     assert "dpconvex.estimators.classification" in loaded
-    others = {"quantile_and_newsvendor", "ranking", "rates", "structured", "survival", "tilted_and_robust"}
+    others = {"quantile_and_newsvendor", "ranking", "structured", "survival", "tilted_and_robust", "tweedie"}
     assert {f"dpconvex.estimators.{name}" for name in others} & loaded == set()
     assert [name for name in loaded if name.startswith(("dpconvex.reports", "dpconvex.models"))] == []
 

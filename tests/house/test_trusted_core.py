@@ -16,7 +16,7 @@ TRUSTED = (
     *(f"privacy/{name}" for name in ("certificate", "calibration", "guarantees", "description")),
     *(f"engine/{name}" for name in ("rows", "block_products", "dense_kernels", "memory_rows")),
     *(f"engine/{name}" for name in ("person_identifiers", "row_weights", "summation", "threads")),
-    *(f"losses/{name}" for name in ("pointwise", "rates", "several_margins")),
+    *(f"losses/{name}" for name in ("pointwise", "several_margins", "tweedie")),
     *(f"smoothing/{name}" for name in ("convolution", "kernels")),
 )
 #: Today's number, rounded up; it may fall, and it may not grow unnoticed.

@@ -20,6 +20,9 @@ from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 from dpconvex.preprocessing import PublicTable
 
+# Older pandas reads numbers of 16 digits and more otherwise than everybody else, unless it is asked not to.
+LONG = 2**60 + 1
+EXACT = {} if pd.read_csv(io.StringIO(f"c\n{LONG}\n0.5"))["c"][0] == float(LONG) else {"float_precision": "round_trip"}
 ROWS = 12
 PEOPLE = {f"p{row}" for row in range(6)}
 LARGE = [2**53 + 3, 2**60 + 1, 10**18 + 7]
@@ -144,7 +147,7 @@ def test_one_cell_changes_no_other_row(name, decimal, number):
 @pytest.mark.parametrize("cell", ["unknown", "NA", "0.5", "9" * 30, "1e999"])
 def test_a_reader_that_guesses_types_changes_no_other_row(tables, words, cell):
     lines = [*words, *words]
-    frames = (pd.read_csv(io.StringIO("\n".join(["c", *lines, last]))) for last in (words[0], cell))
+    frames = (pd.read_csv(io.StringIO("\n".join(["c", *lines, last])), **EXACT) for last in (words[0], cell))
     plain, spoiled = (encoded(tables, frame["c"], ".")[:-1] for frame in frames)
     text = encoded(tables, lines, ".")
     np.testing.assert_array_equal(plain, text)

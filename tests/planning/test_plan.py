@@ -19,11 +19,7 @@ from dpconvex import (
 )
 from dpconvex.cli import app
 from dpconvex.planning import plan
-from dpconvex.planning.excess_and_prescriptions import (
-    logistic_constant_excess,
-    logistic_excess,
-    logistic_excess_intercept,
-)
+from dpconvex.planning.excess_risk import logistic_constant_excess, logistic_excess, logistic_excess_intercept
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
 BUDGET = ApproxDP(1.0, 1e-6)

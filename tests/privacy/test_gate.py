@@ -18,7 +18,7 @@ from dpconvex.privacy.noise import (
     TAIL_PROBABILITY,
     NoiseSource,
     Words,
-    choose,
+    exponential_mechanism,
     normal_and_laplace,
     on_grid,
 )
@@ -401,7 +401,7 @@ def test_masses_of_choices_are_right_to_forty_digits():
 
     words = Boundaries()
     words.answer = 0
-    choose(words, scores, rate, weights)
+    exponential_mechanism(words, scores, rate, weights)
     total = masses[0]
     with mpmath.workdps(80):
         exact = [w * mpmath.exp(-mpmath.mpf(rate) * (s - 2)) for s, w in zip(scores, weights, strict=True)]
@@ -411,16 +411,16 @@ def test_masses_of_choices_are_right_to_forty_digits():
             running += exact[index]
             edge = running / mpmath.fsum(exact) * total
             words.answer = min(int(edge * (1 - mpmath.mpf(10) ** -40)), total - 1)
-            assert choose(words, scores, rate, weights) == index
+            assert exponential_mechanism(words, scores, rate, weights) == index
             if index != 2:
                 words.answer = int(edge * (1 + mpmath.mpf(10) ** -40))
-                assert choose(words, scores, rate, weights) != index
+                assert exponential_mechanism(words, scores, rate, weights) != index
 
 
 def test_far_scores_are_left_out_and_ties_without_width_too():
     words = Words()
-    assert {choose(words, [10**6, 0, 10**9], 1.0) for _ in range(50)} == {1}
-    assert choose(words, [0, 10**7], 0.5, [0, 1]) == 1
+    assert {exponential_mechanism(words, [10**6, 0, 10**9], 1.0) for _ in range(50)} == {1}
+    assert exponential_mechanism(words, [0, 10**7], 0.5, [0, 1]) == 1
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 2**64, 2**64 + 1, 10**50])

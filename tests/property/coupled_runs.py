@@ -67,7 +67,7 @@ class Silence(NoiseSource):
 
 def silent_rows(rows, bounds, **queries):
     """Return a handle that answers these queries exactly, as often as asked."""
-    terms = {name: replace(query.term(bounds, 1.0), releases=10**6) for name, query in queries.items()}
+    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6) for name, query in queries.items()}
     return PrivateRows([rows], SimpleNamespace(bounds=bounds, noise=terms), Silence())
 
 

@@ -259,7 +259,7 @@ def test_no_attack_beats_objective_perturbation_with_a_record_added():
         alpha = replace(bounds, alpha=1.0).curvature_ratio / rng.choice([0.01, 0.04])
         bounds = replace(bounds, alpha=float(alpha))
         for factor in (1.0, 0.2):
-            std = factor * bounds.tilt_scale(epsilon, delta)
+            std = factor * bounds.linear_term_scale(epsilon, delta)
             grid = np.linspace(-1, 1, 301) * (7 * std + bounds.lipschitz) / alpha
             laws = []
             for rows in (n, n + 1):

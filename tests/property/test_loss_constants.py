@@ -1,11 +1,13 @@
 """The constants that noise is calibrated from are never exceeded, on any loss we can build."""
 
+from itertools import pairwise
+
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, ReLU, Scaled, SoftThreshold
-from dpconvex.smoothing import KERNELS, convolve, moreau
+from dpconvex.smoothing import KERNELS, UniformKernel, convolve, moreau
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=150)
 
@@ -88,6 +90,16 @@ def test_smoothed_loss_is_within_its_gap(pair, u):
     assert np.all(error <= smooth.approximation_gap + rounding)
 
 
+def places_of_curvature(knots, width):
+    """Return where a convolution may bend most: points of every gap between knots, and of every piece of uniform laws.
+
+    A grid over all knots would step over a bend between two that are close.
+    """
+    gaps = [np.linspace(low, high, 2001) for low, high in pairwise(knots)]
+    edges = np.unique([(knot - width, knot, knot + width) for knot in knots])
+    return np.concatenate([*gaps, edges, (edges[:-1] + edges[1:]) / 2])
+
+
 @PROFILE
 @given(pair=smoothed())
 def test_constants_are_attained(pair):
@@ -101,10 +113,13 @@ def test_constants_are_attained(pair):
         bends = bends + middle[:, None] / smooth.smoothness
         assert np.max(smooth.curvature_at(bends)) == smooth.smoothness
         return
-    # For several kinks the declared number is an upper bound by cells between knots.
-    between = np.linspace(kinks.knots[0], kinks.knots[-1], 4001)
-    attained = np.max(smooth.curvature_at(np.concatenate([between, bends[:, 0]])))
-    assert attained >= smooth.smoothness * (1 - 1e-14 if len(kinks.knots) == 1 else 0.95)
+    # For several kinks the declared number is an upper bound by cells between knots, 1024 to a gap. No place has all
+    # that a cell is charged with where a uniform law ends, and another begins, inside of it.
+    if isinstance(smooth.kernel, UniformKernel) and len(kinks.knots) > 1:
+        apart = np.abs(np.subtract.outer(kinks.knots, kinks.knots)) - 2 * smooth.bandwidth
+        assume(not np.any((apart > -1e-9) & (apart < np.max(np.diff(kinks.knots)) / 1000)))
+    attained = np.max(smooth.curvature_at(places_of_curvature(kinks.knots, smooth.bandwidth)))
+    assert attained >= smooth.smoothness * (1 - 1e-14 if len(kinks.knots) == 1 else 0.99)
     assert np.max(smooth.value_at(bends) - loss.value_at(bends)) <= smooth.approximation_gap * (1 + 1e-12) + 1e-12 * (
         1 + np.max(np.abs(loss.value_at(bends)))
     )

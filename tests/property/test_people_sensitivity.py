@@ -25,7 +25,7 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
-    evaluated_rows,
+    evaluation_statistics,
 )
 from dpconvex.engine import MemoryRows, RowMap, memory_rows
 from dpconvex.engine.person_identifiers import person_tags
@@ -279,8 +279,8 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
                 people_and_weights.read_row_weights(model, X, None, ids)[1], bounds
             ).values
         )
-        rows = evaluated_rows.EvaluatedRows(None, X, X[:, 0], people_and_weights.read_people(ids, X, "it"))
-        binned.append(evaluated_rows._bin_evaluated_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        rows = evaluation_statistics.EvaluatedRows(None, X, X[:, 0], people_and_weights.read_people(ids, X, "it"))
+        binned.append(evaluation_statistics._bin_evaluated_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]

@@ -100,7 +100,7 @@ def test_the_bound_is_nearly_attained(loss):
     assert 0.99 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
-class SlopeBySlope(private_rows._LiftedSlopes):
+class SlopeBySlope(private_rows._ClippedMarginSlopes):
     """Every slope clipped on its own: a record adds up to sqrt(k) times the bound."""
 
     def __call__(self, y, z, norms):
@@ -108,7 +108,7 @@ class SlopeBySlope(private_rows._LiftedSlopes):
         return (np.clip(slopes, -self.bound / norms, self.bound / norms).T,)
 
 
-class WithoutTheSum(private_rows._LiftedSlopes):
+class WithoutTheSum(private_rows._ClippedMarginSlopes):
     """Common coefficients whose part of the norm is forgotten."""
 
     def __call__(self, y, z, norms):
@@ -117,7 +117,7 @@ class WithoutTheSum(private_rows._LiftedSlopes):
         return (np.vstack([slopes, slopes.sum(axis=0)]).T,)
 
 
-class WithoutNorms(private_rows._LiftedSlopes):
+class WithoutNorms(private_rows._ClippedMarginSlopes):
     """Slopes clipped without the length of their row."""
 
     def __call__(self, y, z, norms):
@@ -132,7 +132,7 @@ class WithoutNorms(private_rows._LiftedSlopes):
     ],
 )  # fmt: skip
 def test_wrong_clips_are_caught(loss, wrong):
-    with mock.patch.object(private_rows, "_LiftedSlopes", wrong):
+    with mock.patch.object(private_rows, "_ClippedMarginSlopes", wrong):
         assert max(moved(loss, "add_or_remove_one", seed) for seed in range(120)) > 1.05
 
 
@@ -147,7 +147,7 @@ def test_what_a_record_adds_depends_on_it_alone_bit_by_bit(loss):
     """Multiples of a row are the same in every table, wherever it stands, dense and by non-zeros."""
     X, y = table(67, 5, loss.outcomes)
     thetas = np.random.default_rng(1).normal(size=(loss.margins, 6)) * 3
-    lifted = private_rows._LiftedSlopes(QuerySlopes(loss), 0.8)
+    lifted = private_rows._ClippedMarginSlopes(QuerySlopes(loss), 0.8)
     row_map = RowMap.from_bounds(5, (-1, 1))
     orders = (np.arange(67), np.arange(66, -1, -1), np.arange(13, 30), np.array([29]), np.arange(20, 67))
     for engine, kind in ((MemoryRows, np.asarray), (SparseRows, csr_array)):
@@ -195,7 +195,7 @@ def test_ignored_rows_and_what_is_no_number_add_nothing():
     assert np.allclose(*sums, atol=1e-9)
     odd = np.array([[np.nan] * 3, [np.inf, 0, 0], [1e308, -1e308, 0]])
     with np.errstate(all="ignore"):
-        (multiples,) = private_rows._LiftedSlopes(QuerySlopes(Softmax(3)), 1.0)(np.zeros(3), odd, np.ones(3))
+        (multiples,) = private_rows._ClippedMarginSlopes(QuerySlopes(Softmax(3)), 1.0)(np.zeros(3), odd, np.ones(3))
     assert np.isfinite(multiples).all()
     assert not multiples[:2].any()
 

@@ -1,10 +1,10 @@
 """Sums by non-zeros move no more than is claimed when one record is replaced, or leaves."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from coupled_runs import silent_rows
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 from dpconvex.core.queries import Query, QuerySlope, QueryStatistic, largest_query_cancellation, pack_query_matrix
@@ -39,8 +39,18 @@ def frame_of(rng, lead, stretch):
     return Coordinates(matrix, lead)
 
 
-def changes(seed, relation, lead, excludes, stretch):
-    """Return by name how far sums of two neighbours are apart, in units of what is claimed."""
+def extreme_pairs(rng):
+    """Yield two records that move sums far: at opposite corners of the bounds, or one at a corner and one inside."""
+    signs = rng.choice([-1.0, 1.0], COLUMNS)
+    for other, target in product((-1e6 * signs, 0.3 * signs), (-1.0, 1.0)):
+        yield np.array([1e6 * signs, other]), np.full(2, target)
+
+
+def changes(seed, relation, lead, excludes, stretch, pair=None):
+    """Return by name how far sums of two neighbours are apart, in units of what is claimed.
+
+    The record that leaves, and the one that takes its place, are drawn with the others unless they are given.
+    """
     rng = np.random.default_rng(seed)
     low, high = np.full(COLUMNS, -1.0), np.full(COLUMNS, 2.0)
     if excludes:
@@ -48,6 +58,8 @@ def changes(seed, relation, lead, excludes, stretch):
     row_map = RowMap.from_bounds(COLUMNS, (low, high), None, bool(lead))
     X, y = records(rng, ROWS + 1), rng.choice([-1.0, 1.0], ROWS + 1)
     y[rng.random(ROWS + 1) < 0.15] = np.nan  # void rows are records, too
+    if pair is not None:
+        X[[0, ROWS]], y[[0, ROWS]] = pair
     kept = slice(1, ROWS) if relation == "add_or_remove_one" else [ROWS, *range(1, ROWS)]
     neighbours = [
         SparseRows(sparse.csr_matrix(X[chosen]), y[chosen], row_map, threads=1) for chosen in (slice(0, ROWS), kept)
@@ -91,17 +103,20 @@ def changes(seed, relation, lead, excludes, stretch):
 @pytest.mark.parametrize("excludes", [False, True])
 def test_no_neighbour_moves_a_sum_further_than_claimed(relation, excludes):
     seen = {}
-
-    @given(st.integers(0, 2**31), st.integers(0, 1), st.sampled_from([1.0, 20.0, 1e3]))
-    @settings(max_examples=150, deadline=None, derandomize=True)
-    def run(seed, lead, stretch):
-        for name, ratio in changes(seed, relation, lead, excludes, stretch).items():
-            assert ratio <= 1 + 1e-12, name
-            seen[name] = max(ratio, seen.get(name, 0.0))
-
-    run()
-    # Claims are nearly attained, so a sum that moved by a tenth more would have been seen.
-    assert min(seen[name] for name in ("columns", "moments", "lengths", "clipped", "weighted")) > 0.85
+    cases = enumerate(product((0, 1), (1.0, 20.0, 1e3), range(25)))
+    for seed, (lead, stretch, repeat) in cases:
+        pairs = extreme_pairs(np.random.default_rng(seed)) if repeat < 3 else [None]
+        for pair in pairs:
+            for name, ratio in changes(seed, relation, lead, excludes, stretch, pair).items():
+                assert ratio <= 1 + 1e-12, name
+                seen[name] = max(ratio, seen.get(name, 0.0))
+    # Claims are nearly attained, so a sum that moved by a tenth more would have been seen. Where the bounds exclude 0,
+    # one of five columns is constant: its histogram stays when a record is replaced.
+    attained = dict.fromkeys(("columns", "moments", "lengths", "clipped", "weighted"), 1.0)
+    if excludes and relation == "replace_one":
+        attained["columns"] = np.sqrt(4 / 5)
+    for name, most in attained.items():
+        assert seen[name] > 0.94 * most, name
 
 
 def test_lengths_that_are_too_short_are_caught(monkeypatch):

@@ -36,7 +36,7 @@ from dpconvex.solvers import sgd_loops
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
 GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
 
-_CHOOSE, _BELOW = exponential_choices.choose_index, Words.below
+_CHOOSE, _BELOW = exponential_choices.exponential_mechanism, Words.below
 _SOLVE, _RELEASE = perturbed_minimiser.certified_minimiser, PrivateMechanism.release
 _TAKE, _STRUCTURED = dp_sgd._NoisySGDRun._take_sgd_steps, dp_sgd.descend_noisy_sgd
 _DRAW, _MEMBERS = sgd_loops.draw_sgd_batches, sgd_loops.sgd_batch_members
@@ -157,7 +157,7 @@ class Transcript:
         theta = self._answer(point, point, 1.0, 2 * np.abs(point).max())
         gradient = objective.gradient(theta)
         asked = (TILT, term.distribution, term.scale, theta.shape, tolerance)
-        question = Question(asked, bounds.tilted[1] * gradient, theta, term.sensitivity)
+        question = Question(asked, bounds.linear_term_form[1] * gradient, theta, term.sensitivity)
         _, bend = np.linalg.slogdet(objective.hessian(theta))
         question.curvature = (float(bend), max(_determinant(bounds), 1e-9))
         self.questions.append(question)
@@ -237,7 +237,7 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
             noise, term.distribution, value, term.scale, term.rounded_sensitivity)),
         (NoiseSource, "add_gaussian", lambda noise, value, std: heard.add(noise, "gaussian", value, std)),
         (NoiseSource, "add_l2_laplace", lambda noise, value, scale: heard.add(noise, "l2-laplace", value, scale)),
-        (exponential_choices, "choose_index", heard.choose),
+        (exponential_choices, "exponential_mechanism", heard.choose),
         (Words, "below", lambda words, bound: heard.below(words, bound)),
         (perturbed_minimiser, "certified_minimiser", heard.solve),
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),

@@ -29,7 +29,7 @@ from dpconvex.cli.plan_studio import studio_redirect_page
 from dpconvex.fit import fit_plan
 from dpconvex.inputs import InputError
 from dpconvex.intervals import DPConformal
-from dpconvex.planning import excess_and_prescriptions, planner
+from dpconvex.planning import excess_risk, planner
 from dpconvex.privacy import ApproxDP, Ledger
 from dpconvex.reports.studio_pages import (
     TASKS,
@@ -200,7 +200,7 @@ def test_a_forecast_calibrates_each_point_once(monkeypatch):
     planned = []
     original = fit_plan.plan_fit
     monkeypatch.setattr(planner, "plan_fit", lambda *facts: planned.append(facts) or original(*facts))
-    monkeypatch.setattr(excess_and_prescriptions, "calibrate", lambda *_: pytest.fail("not of a default fit"))
+    monkeypatch.setattr(excess_risk, "calibrate", lambda *_: pytest.fail("not of a default fit"))
     for task in TASKS:
         planned.clear()
         studio_forecast({**WISH, "task": task, "rows": 4321})

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpconvex.privacy.calibration import grid_of
-from dpconvex.privacy.noise import NoiseSource, Words, choose, normal_and_laplace
+from dpconvex.privacy.noise import NoiseSource, Words, exponential_mechanism, normal_and_laplace
 from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace, rounded_normals
 
 LEVEL = 1e-8
@@ -138,7 +138,7 @@ def test_l2_laplace_norm_direction_and_low_bits(size):
 def test_choices_follow_the_exponential_mechanism():
     scores, weights, rate = np.array([3, 0, 1, 1, 40]), np.array([5, 1, 2, 0, 10**9]), 0.7
     words = Words()
-    drawn = np.bincount([choose(words, scores, rate, weights) for _ in range(20_000)], minlength=5)
+    drawn = np.bincount([exponential_mechanism(words, scores, rate, weights) for _ in range(20_000)], minlength=5)
     masses = weights * np.exp(-rate * scores)
     assert drawn[3] == 0
     possible = masses > 0

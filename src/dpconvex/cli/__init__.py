@@ -1,4 +1,4 @@
-"""Command line: each file has the commands of its name; `options` and `output` are shared."""
+"""Command line: each file has the commands of its name; `task_options` and `output_and_errors` are shared."""
 
 from __future__ import annotations
 

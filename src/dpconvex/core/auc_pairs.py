@@ -26,7 +26,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.core.private_rows import PrivateAnswers, private_finite_numbers, private_positive_number
+from dpconvex.core.private_rows import PrivateAnswers, checked_finite_array, checked_positive
 from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.core.row_coordinates import row_norms, shorten_rows
 from dpconvex.engine.block_products import transform_block
@@ -97,8 +97,8 @@ class PrivatePairs:
         """
         term = self._answers.claim(name, ("vector",), self.bounds.n_features)
         centre, matrix = self._frame(centre, matrix)
-        radius = private_positive_number(radius) / term.record_bound
-        negative, positive = np.clip(private_finite_numbers(weights, 2), -1.0, 1.0)
+        radius = checked_positive(radius) / term.record_bound
+        negative, positive = np.clip(checked_finite_array(weights, 2), -1.0, 1.0)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             short = shorten_rows(transform_block(block - centre, matrix), radius) * term.record_bound
@@ -111,7 +111,7 @@ class PrivatePairs:
         """Return ``sum_i u_i u_i^T`` over AUC pairs' rows u, centred and no longer than 1 radius, plus noise."""
         size = self.bounds.n_features
         term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2, record_bound=1)
-        point, radius = private_finite_numbers(centre, size), private_positive_number(radius)
+        point, radius = checked_finite_array(centre, size), checked_positive(radius)
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             short = shorten_rows(block - point, radius)
@@ -123,10 +123,10 @@ class PrivatePairs:
 
     def _frame(self, centre: ArrayLike, matrix: ArrayLike) -> tuple[Array, Array]:
         size = self.bounds.n_features
-        square = private_finite_numbers(matrix)
+        square = checked_finite_array(matrix)
         if square.shape != (size, size):
             raise ValueError("The question needs a square matrix of all columns.")
-        return private_finite_numbers(centre, size), np.ascontiguousarray(square.T)
+        return checked_finite_array(centre, size), np.ascontiguousarray(square.T)
 
 
 def pair_sensitivity(n_samples: int) -> float:

@@ -25,8 +25,7 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.scores import ScoreBounds
 from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.noise import choose as choose_index
+from dpconvex.privacy.noise import NoiseSource, exponential_mechanism
 from dpconvex.types import Array
 
 Run = TypeVar("Run")
@@ -85,7 +84,7 @@ class ExponentialChoices:
             if self._left < 1:
                 raise CertificateError("All choices that the certificate allows for have been made.")
             self._left -= 1
-        return choose_index(self._noise.words, -scores, self._epsilon / spread, counts)
+        return exponential_mechanism(self._noise.words, -scores, self._epsilon / spread, counts)
 
 
 def exponential_loss_spread(bounds: LinearBounds) -> int:

@@ -9,7 +9,7 @@ of their theorems at run time:
    sensitivity pays for (:func:`certified_minimiser`). What a solver says of itself is not believed. Certificates come
    from :mod:`dpconvex.solvers.certified_descent` and :mod:`dpconvex.solvers.duality_gap`; how they
    search is not trusted.
-3. The tilt b of an objective is drawn here and never leaves.
+3. The linear term b of an objective is drawn here and never leaves.
 4. Every record is in one phase, by draws that are independent of what records hold.
 5. Noise is what the certificate states, at the gate; every use is counted, and one too many raises before anything is
    drawn.
@@ -48,7 +48,7 @@ from dpconvex.types import Array
 if TYPE_CHECKING:
     from dpconvex.solvers.black_box import Method
 
-TILT, RELEASE = "objective", "release"
+LINEAR_TERM, RELEASE = "objective", "release"
 # Of a certificate in units of a released length: public bounds on the length of rows, and on the distance of two.
 LONGEST, WIDEST = "longest_row", "widest_pair"
 
@@ -57,7 +57,7 @@ class PerturbedMinimiser:
     """A handle on an objective: its certified minimiser may be released with noise, as a certificate states.
 
     The objective is the one that the certificate was issued for. It states the noise ``"release"`` on the minimiser
-    and, for objective perturbation, the noise ``"objective"`` of the tilt b, which is drawn at once.
+    and, for objective perturbation, the noise ``"objective"`` of the linear term b, which is drawn at once.
 
     Privacy: the release costs what the certificate's theorem says. Rows of pairs whose bounds are in units of a length
     must be brought to these units by :meth:`measure_minimised_pairs` first.
@@ -67,11 +67,11 @@ class PerturbedMinimiser:
         check_minimised_objective(objective, certificate)
         self._objective, self._certificate = objective, certificate
         self._answers = PrivateAnswers(certificate.noise, noise)
-        self._tilt: Array | None = None
+        self._linear_term: Array | None = None
         self._lengths: Array | None = None
-        if TILT in certificate.noise:
-            divisor = certificate.bounds.tilted[1]
-            self._tilt = self._answers.draw(self._answers.claim(TILT)) / divisor
+        if LINEAR_TERM in certificate.noise:
+            divisor = certificate.bounds.linear_term_form[1]
+            self._linear_term = self._answers.draw(self._answers.claim(LINEAR_TERM)) / divisor
         self._unit = None if LONGEST in certificate.parameters else 1.0
 
     def release(self, solver: Method | None = None, kinked: bool = False) -> Array:
@@ -82,7 +82,7 @@ class PerturbedMinimiser:
         if self._unit is None:
             raise CertificateError("The certificate's bounds are in units of a length to be found.")
         term = self._answers.claim(RELEASE, dimension=self._certificate.bounds.dimension)
-        point = exact_minimiser(self._objective, self._certificate, solver, kinked, self._tilt)
+        point = exact_minimiser(self._objective, self._certificate, solver, kinked, self._linear_term)
         return self._answers.release(term, point) / self._unit
 
     def count_shorter(self, name: str, length: float) -> float:
@@ -123,21 +123,21 @@ def exact_minimiser(
     certificate: Certificate,
     solver: Method | None = None,
     kinked: bool = False,
-    tilt: Array | None = None,
+    linear_term: Array | None = None,
 ) -> Array:
     """Return the certified minimiser that noise is added to: private.
 
-    The clamp of targets knows a public bound on the tilt and never the tilt: theta must determine b.
+    The clamp of targets knows a public bound on the linear term and never the term: theta must determine b.
     """
     from dpconvex.solvers.duality_gap import envelope_of
 
     bounds, tolerance = certificate.bounds, certificate.noise[RELEASE].tolerance
-    tilt_bound = 0.0 if tilt is None else certificate.noise[TILT].norm_upper_bound / bounds.n_samples
-    clamped = empirical_with_clamped_targets(objective, bounds, tilt_bound)
+    linear_norm = 0.0 if linear_term is None else certificate.noise[LINEAR_TERM].norm_upper_bound / bounds.n_samples
+    clamped = empirical_with_clamped_targets(objective, bounds, linear_norm)
     if not kinked and not math.isfinite(bounds.smoothness):
         clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
-    if tilt is not None:
-        clamped = cast(ExtendedObjective, clamped).with_linear(tilt)
+    if linear_term is not None:
+        clamped = cast(ExtendedObjective, clamped).with_linear(linear_term)
     return certified_minimiser(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 
@@ -213,8 +213,8 @@ def phase_minimiser(
         loss = moreau(loss, local.envelope_smoothness())
     held = rows.take_records(chosen) if rows.has_people else rows.chosen(chosen)
     problem = EmpiricalObjective(held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start)
-    tilt_bound = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
-    problem = empirical_with_clamped_targets(problem, replace(local, loss=loss), tilt_bound)
+    linear_norm = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
+    problem = empirical_with_clamped_targets(problem, replace(local, loss=loss), linear_norm)
     return certified_minimiser(None, problem, start, tolerance)
 
 

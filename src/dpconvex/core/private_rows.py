@@ -130,20 +130,20 @@ def _one_private_answer(method: Method) -> Method:
 class PrivateRows:
     """A handle on the rows of a linear model: which questions may be asked, how often and with which noise is stated.
 
-    ``targets`` are the same mapped rows with each of their targets; the handle is on the first. ``bounds`` and
+    ``rows_by_target`` are the same mapped rows with each of their targets; the handle is on the first. ``bounds`` and
     ``terms``, the facts of the records and the terms of the certificate, are public.
 
     Privacy: all answers together have the guarantee that :func:`~dpconvex.core.queries.prove_queries` composes from the
     stated terms, whatever is asked and in whatever order. Arguments are copied to plain arrays of numbers first.
     """
 
-    def __init__(self, targets: Sequence[Rows], certificate: Certificate, noise: NoiseSource) -> None:
-        if isinstance(certificate, Certificate):
+    def __init__(self, rows_by_target: Sequence[Rows], certificate: Certificate, noise: NoiseSource) -> None:
+        if isinstance(certificate, Certificate):  # tests hand in terms that nothing has to prove
             prove_queries(certificate)
         self.bounds: LinearBounds = certificate.bounds
         self.terms: Mapping[str, CertifiedNoise] = MappingProxyType(dict(certificate.noise))
         self._answers = PrivateAnswers(self.terms, noise)
-        self._targets, self._rows = tuple(targets), targets[0]
+        self._rows_by_target, self._rows = tuple(rows_by_target), rows_by_target[0]
         self._size: int | None = None  # of a part
         self._lead = int(self.bounds.fit_intercept)
         self._lock = threading.RLock()  # one question at a time
@@ -152,7 +152,7 @@ class PrivateRows:
 
     def target(self, number: int) -> PrivateRows:
         """Return the handle on the same rows with another of their targets."""
-        return self._view(self._targets[number], None)
+        return self._view(self._rows_by_target[number], None)
 
     def part(self, rows: int) -> PrivateRows:
         """Return the handle on a part of the records, which follows from their public number alone."""
@@ -183,7 +183,7 @@ class PrivateRows:
         """
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
         # Only where rows may be ignored is the rounding of a centred count paid for.
-        level = min(max(_number(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
+        level = min(max(_nan_to_zero(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
         frame, theta = statistic.coordinates, statistic.theta
         key = (
             *(statistic.name, float(statistic.centre), repr(statistic.loss), level, id(self._rows), self._size),
@@ -196,7 +196,7 @@ class PrivateRows:
             rows, value = self._valued(statistic)
             counter = rows.counter(value, level)
             self._kept["counter"] = key, counter
-        exact = counter(_number(point))
+        exact = counter(_nan_to_zero(point))
         if term.query == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
@@ -213,7 +213,7 @@ class PrivateRows:
 
         With labels the counts of negative records come first.
         """
-        inner = np.unique(private_finite_numbers(edges))
+        inner = np.unique(checked_finite_array(edges))
         bins, by_label = inner.size + 1, bool(by_label)
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
         self._kept.pop("counter", None)  # its memory is needed
@@ -261,10 +261,10 @@ class PrivateRows:
         largest slope count less, by the slope's weighting.
         """
         slope = registered_query_slope(slope, self.bounds.loss)
-        frame, unit = self._checked(coordinates), private_positive_number(unit)
-        point = private_finite_numbers(theta, self.bounds.dimension)
+        frame, unit = self._checked(coordinates), checked_positive(unit)
+        point = checked_finite_array(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
-        bound = private_positive_number(term.record_bound * unit)
+        bound = checked_positive(term.record_bound * unit)
         rows = self._weighted(frame, slope.weighting, bound / slope.largest)
         if slope.loss is not None and slope.loss.kind == "margin":
             rows = rows.with_labels()  # slopes of margins grow with the label
@@ -282,14 +282,14 @@ class PrivateRows:
         separate; else all intercepts' sums come first, and the common coefficients' sums without the constant follow.
         """
         slopes = registered_query_slopes(slopes)
-        frame, unit, size = self._checked(coordinates), private_positive_number(unit), self.bounds.dimension
+        frame, unit, size = self._checked(coordinates), checked_positive(unit), self.bounds.dimension
         loss, separate = slopes.loss, slopes.loss.lift == "separate"
-        points = private_finite_numbers(thetas)
+        points = checked_finite_array(thetas)
         if points.shape != (loss.margins, size) or not (separate or self._lead):
             raise ValueError(f"The question needs coefficients of shape {(loss.margins, size)} and an intercept.")
         term = self._answers.claim(name, ("vector",), loss.coefficients(size))
-        lifted = _LiftedSlopes(slopes, private_positive_number(term.record_bound * unit))
-        (total,) = self._weighted(frame).combine(np.ascontiguousarray(points.T), lifted)
+        clipped = _ClippedMarginSlopes(slopes, checked_positive(term.record_bound * unit))
+        (total,) = self._weighted(frame).combine(np.ascontiguousarray(points.T), clipped)
         sums = [frame.transform_sum(each) for each in (total if separate else total[-1:])]
         # A row's constant is 1: sums of slopes are in its column.
         exact = np.array(sums) if separate else np.concatenate([total[:-1, 0], sums[0][1:]])
@@ -309,7 +309,7 @@ class PrivateRows:
 
         u are rows in the coordinates and f factors, or 1; no vector ``f u`` is longer than the radius.
         """
-        frame, radius = self._checked(coordinates), private_positive_number(radius)
+        frame, radius = self._checked(coordinates), checked_positive(radius)
         size = self.bounds.dimension
         term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2, record_bound=1)
         if factor is None:
@@ -317,14 +317,14 @@ class PrivateRows:
         else:
             factor = registered_query_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
-            exact = _private_product_sums(rows, frame, private_finite_numbers(theta, size), radius, factor)
+            exact = _private_product_sums(rows, frame, checked_finite_array(theta, size), radius, factor)
         return unpack_query_matrix(self._answers.release(term, pack_query_matrix(exact)), size)
 
     @_one_private_answer
     def limited_sum(self, name: str, score: QueryScore) -> float:
         """Return the sum of a score over private rows' records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1, record_bound=1)
-        limit = private_positive_number(score.limit)
+        limit = checked_positive(score.limit)
         if score.name not in SCORES:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
 
@@ -332,9 +332,7 @@ class PrivateRows:
             scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
             return (np.array([float(v @ scores)]),)
 
-        rows = self._own_rows.predicted(
-            private_finite_numbers(score.theta, self.bounds.dimension)
-        )  # margins as weights
+        rows = self._own_rows.predicted(checked_finite_array(score.theta, self.bounds.dimension))  # margins as weights
         (exact,) = rows.sum_targets(private_score_part)
         return float(self._answers.release(term, exact)[0])
 
@@ -355,7 +353,7 @@ class PrivateRows:
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which private rows' sums keep their digits; raise for others."""
         size = self.bounds.dimension
-        matrix = private_finite_numbers(coordinates.matrix)
+        matrix = checked_finite_array(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
         matrix[np.abs(matrix) < 1 / _LARGEST] = 0.0  # whose squares are too small for a number
@@ -363,7 +361,7 @@ class PrivateRows:
         public = self.bounds.neighbors == "replace_one" and not self.bounds.people
         public = public and self.bounds.rows_per_person == 1
         slack = min(max(float(coordinates.norm_slack), 0.0), 1.0) if public else 0.0
-        own = Coordinates(matrix, self._lead, slack, abs(_number(coordinates.constant_norm)))
+        own = Coordinates(matrix, self._lead, slack, abs(_nan_to_zero(coordinates.constant_norm)))
         key = _key(own)
         checked = self._held("coordinates", key)
         if checked is None:
@@ -388,8 +386,8 @@ class PrivateRows:
             slot, key = "weights of a part", (*key, *view)
             made = self._held(slot, key)
         if made is None:
-            whole_first = self._size is None and self._rows is self._targets[0]
-            source = self if alone or whole_first else self._view(self._targets[0], None)
+            whole_first = self._size is None and self._rows is self._rows_by_target[0]
+            source = self if alone or whole_first else self._view(self._rows_by_target[0], None)
             weights = None if weighting is None else _PrivateRowWeights(weighting, limit)
             if not alone:  # what belongs to a part is needed no more, and memory is
                 for other in set(self._kept) - {"coordinates", "weights"}:
@@ -403,14 +401,14 @@ class PrivateRows:
         whole, views = cast(tuple[Rows, dict[tuple[int, int | None], Rows]], made)
         if view not in views:
             rows = whole
-            if self._rows is not self._targets[0]:
+            if self._rows is not self._rows_by_target[0]:
                 rows = cast(MemoryRows, self._rows).with_weights(cast(MemoryRows, whole).weights)
             views[view] = rows if self._size is None else rows.part(self._size)
         return views[view]
 
     def _valued(self, statistic: QueryStatistic) -> tuple[Rows, Callable[[Array, Array], Array]]:
         """Return private rows, and the function of their targets and weights that a statistic is."""
-        name, centre = statistic.name, _number(statistic.centre)
+        name, centre = statistic.name, _nan_to_zero(statistic.centre)
         if name not in STATISTICS:
             raise ValueError(f"A statistic must be one of {list(STATISTICS)}. Got {name!r} instead.")
         if name == "target":
@@ -421,8 +419,8 @@ class PrivateRows:
             if statistic.coordinates is None:
                 raise ValueError("Lengths need coordinates.")
             frame = self._checked(statistic.coordinates)
-            return self._weighted(frame), lambda y, w: np.log2(w)
-        theta = private_finite_numbers(statistic.theta, self.bounds.dimension)
+            return self._weighted(frame), lambda y, norms: np.log2(norms)
+        theta = checked_finite_array(statistic.theta, self.bounds.dimension)
         rows = self._own_rows.predicted(theta)  # with margins z in the weight slot
         if name == "residual":
             return rows, lambda y, z: y - z
@@ -455,8 +453,8 @@ class _PrivateRowWeights:
 
 
 @dataclass(frozen=True)
-class _LiftedSlopes:
-    """Multiples of a row by the slopes of its margins, and by their sum where coefficients are common.
+class _ClippedMarginSlopes:
+    """Slopes of a row's margins, and their sum where coefficients are common, shortened so that no gradient is long.
 
     One factor shortens what a record adds to the bound; its norm is rounded up. Ignored rows, whose norm is 0 or
     infinite, add 0, and so does what is not a number, or too small for all its digits. Sums over margins are taken
@@ -487,12 +485,12 @@ def _key(frame: Coordinates) -> tuple[bytes, float, float]:
     return frame.matrix.tobytes(), frame.norm_slack, frame.constant_norm
 
 
-def _number(value: float) -> float:
+def _nan_to_zero(value: float) -> float:
     """Return a number, never NaN."""
     return float(np.nan_to_num(float(value), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
-def private_positive_number(value: float) -> float:
+def checked_positive(value: float) -> float:
     """Return a number between 1e-100 and 1e100, or raise: products with it neither under- nor overflow."""
     number = float(value)
     if not 1 / _LARGEST <= number <= _LARGEST:
@@ -500,7 +498,7 @@ def private_positive_number(value: float) -> float:
     return number
 
 
-def private_finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
+def checked_finite_array(values: ArrayLike | None, size: int | None = None) -> Array:
     """Return a new array of finite numbers: no subclass, no view, nothing that another thread may change."""
     if values is None:
         raise ValueError("The question needs coefficients.")
@@ -561,5 +559,5 @@ class PrivateMatrices:
     def gradient_sum(self, name: str, theta: ArrayLike) -> Array:
         """Return the sum of the records' gradients at ``theta``, plus noise."""
         term = self._answers.claim(name, ("vector",), self.bounds.dimension, self.bounds.whole_lipschitz)
-        point = private_finite_numbers(theta, self.bounds.dimension)
+        point = checked_finite_array(theta, self.bounds.dimension)
         return self._answers.release(term, self._objective.gradient_sum(point))

@@ -10,6 +10,9 @@ that record, of public numbers and of earlier answers alone; :mod:`dpconvex.core
 
 What is counted, summed or multiplied with a row is data, too, never a function of the caller: statistics and scores by
 their names, slopes and factors of losses of the library, smoothed or not, or of the loss that the certificate states.
+
+An octave is an interval from one power of two to the next, a signed octave one of numbers or of their negatives:
+histograms of signed octaves find a scale where bounds are loose.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ QueryLoss = PointwiseLoss | Tweedie
 
 @dataclass(frozen=True)
 class Query:
-    r"""One kind of released sum.
+    r"""A sum query of bounded sensitivity (count, histogram, vector, second moments, limited sum).
 
     Parameters
     ----------
@@ -143,7 +146,7 @@ class Query:
         share = max(_ROUNDING_SHARE, 1 / _allowed_query_cancellation(bounds, size))
         return many * changed * self.bound * (1 + share)
 
-    def term(self, bounds: Bounds, mu: float, uses: int = 1) -> CertifiedNoise:
+    def calibrated_noise(self, bounds: Bounds, mu: float, uses: int = 1) -> CertifiedNoise:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
         moved = self.sensitivity(bounds)
         std = calibrated_release_scale(mu / math.sqrt(uses), moved, self.dimension)

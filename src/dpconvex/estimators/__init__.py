@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from dpconvex.on_demand import on_demand
+from dpconvex.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression, DPOrdinalRegression
     from dpconvex.estimators.linear import DPLinearRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
     from dpconvex.estimators.ranking import DPAUCClassifier, DPTopRankClassifier
-    from dpconvex.estimators.rates import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.estimators.structured import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear
     from dpconvex.estimators.survival import DPDiscreteHazard
     from dpconvex.estimators.tilted_and_robust import (
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         DPTiltedClassifier,
         DPTiltedRegressor,
     )
+    from dpconvex.estimators.tweedie import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.models.model_file import ModelFileError, load_model, save_model
 else:
     _TILTED_AND_ROBUST = ("RobustClassifier", "RobustRegressor", "TiltedClassifier", "TiltedRegressor")
@@ -27,9 +27,9 @@ else:
             **dict.fromkeys(("DPLinearSVC", "DPLogisticRegression", "DPOrdinalRegression"), "classification"),
             **dict.fromkeys(("DPNewsvendor", "DPQuantileRegressor"), "quantile_and_newsvendor"),
             **dict.fromkeys(("DPAUCClassifier", "DPTopRankClassifier"), "ranking"),
-            **dict.fromkeys(("DPGammaRegressor", "DPPoissonRegressor", "DPTweedieRegressor"), "rates"),
             **dict.fromkeys(("DPBowl", "DPL1Link", "DPMedian", "DPPiecewiseLinear"), "structured"),
             **dict.fromkeys((f"DP{name}" for name in _TILTED_AND_ROBUST), "tilted_and_robust"),
+            **dict.fromkeys(("DPGammaRegressor", "DPPoissonRegressor", "DPTweedieRegressor"), "tweedie"),
             **dict.fromkeys(("ModelFileError", "load_model", "save_model"), ".models.model_file"),
             "DPDiscreteHazard": "survival",
             "DPLinearRegression": "linear",

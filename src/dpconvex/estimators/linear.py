@@ -36,7 +36,7 @@ from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolv
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.excess_and_prescriptions import linear_preset
+from dpconvex.planning.excess_risk import linear_preset
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -199,15 +199,15 @@ class PrivateLinearModel(PrivateModel):
         self.coef_, self.intercept_ = self._in_user_units(found, plan)
         if isinstance(self, RegressorMixin) and not several and len(found) == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-        for record in self.released_.get("problems", [self.released_]) if self.inference else ():
-            covariance = record.pop("covariance", None)
+        for released in self.released_.get("problems", [self.released_]) if self.inference else ():
+            covariance = released.pop("covariance", None)
             if covariance is None:
                 continue
             # The map to the user's units is affine: its matrix is what it does to unit vectors.
             units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
             rows = np.column_stack(self._in_user_units(list(units), plan))
             jacobian = rows[1:] - rows[0]
-            record["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
+            released["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:

@@ -4,8 +4,9 @@
     -> MechanismRequest  the same, as the choice of a mechanism takes it; -> MechanismChoice: its bounds, parameters
     -> Certificate  noise by a CertificateCalibration (for 'gradient' a FitPlan), checked by a CertificateProof
     -> MechanismPlan  mechanism, certificate, row map; then the ledger is charged
-    -> run        ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
+    -> run_mechanism  ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
 
+``PrivateModel._fit`` calls, in this order, ``_read``, ``_plan``, ``_objectives``, `run_mechanism` and ``_store``.
 Before the run, values of the data are only checked. A fit either succeeds or leaves no trace on the model.
 """
 

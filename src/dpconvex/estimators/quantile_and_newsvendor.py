@@ -1,4 +1,8 @@
-"""Quantile regression, and the newsvendor: order quantities from features."""
+"""Quantile regression, and the newsvendor: order quantities from features.
+
+Here are levels, the plan of a fit (``_plan``), predictions and scores; ``fit`` is that of all linear models
+(:mod:`dpconvex.estimators.linear`), along the one path of :mod:`dpconvex.estimators.private_model`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ from dpconvex.inputs.settings import (
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.planning.excess_and_prescriptions import may_be_level
+from dpconvex.planning.excess_risk import may_be_level
 from dpconvex.planning.mechanism_choice import MechanismChoice, MechanismRequest, choose_quantile_mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate

@@ -31,7 +31,7 @@ from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, TopRankObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.mechanism_choice import choose_auc_mechanism, choose_pair_loss
-from dpconvex.planning.output_penalties import output_penalty_mechanism, top_rank_output_penalty
+from dpconvex.planning.tilted_and_robust_penalties import output_penalty_mechanism, top_rank_output_penalty
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.certificate import Certificate
@@ -296,7 +296,7 @@ class DPTopRankClassifier(PrivateAUCModel):
     _: KW_ONLY
     min_positive: int | None = None
 
-    def _own(self) -> dict[str, int]:
+    def _checked_top_and_min_positive(self) -> dict[str, int]:
         """Return K and m+, checked."""
         owner = type(self).__name__
         top = check_count("top", owner, self.top, 1)
@@ -328,7 +328,7 @@ class DPTopRankClassifier(PrivateAUCModel):
             loss=self._own_loss(),
             row_norm=min(row_map.row_norm, row_map.max_norm),
             neighbors=self.neighbors,
-            **self._own(),
+            **self._checked_top_and_min_positive(),
         )
         alpha = check_optional_positive("alpha", self.alpha, owner)
         if alpha is None:
@@ -342,7 +342,7 @@ class DPTopRankClassifier(PrivateAUCModel):
             "loss": (bounds.loss, self._own_loss()),
             "row_norm": (bounds.row_norm, min(row_map.row_norm, row_map.max_norm)),
             "width": (bounds.width, TopRankBounds.width),
-            **{name: (getattr(bounds, name), value) for name, value in self._own().items()},
+            **{name: (getattr(bounds, name), value) for name, value in self._checked_top_and_min_positive().items()},
         }
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:

@@ -254,8 +254,8 @@ def _structured_target_limit(certificate: Certificate) -> float:
         descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
         longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get("batch_size", n)
         return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    tilt = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
-    return float(bounds.target_reach(tilt))
+    linear_norm = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
+    return float(bounds.target_reach(linear_norm))
 
 
 def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:

@@ -30,7 +30,7 @@ from dpconvex.objectives import (
     WorstShareObjective,
 )
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.output_penalties import WALLS, output_penalty_mechanism, with_best_output_penalty
+from dpconvex.planning.tilted_and_robust_penalties import WALLS, output_penalty_mechanism, with_best_output_penalty
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts

@@ -89,14 +89,15 @@ class FitPlan:
     queries: dict[str, tuple[Query, int]]
     shares: dict[str, float]
 
-    def terms(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
+    def calibrated_noise(self, bounds: LinearBounds, mu: float) -> dict[str, CertifiedNoise]:
         """Return the noise of every release of a run that may spend ``mu``."""
         parts = {name: mu * math.sqrt(share) for name, share in self.shares.items()}
-        return {name: query.term(bounds, parts[name], number) for name, (query, number) in self.queries.items()}
+        asked = self.queries.items()
+        return {name: query.calibrated_noise(bounds, parts[name], number) for name, (query, number) in asked}
 
 
-def planned_mu(guarantee: Guarantee, owner: str) -> float:
-    """Return the Gaussian DP budget that a guarantee allows a fit plan."""
+def gaussian_budget(guarantee: Guarantee, owner: str) -> float:
+    """Return the mu that a guarantee lets Gaussian noise spend; raise if it lets it spend none."""
     try:
         return guarantee.as_gaussian().mu
     except ValueError:
@@ -141,14 +142,15 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     ``settings`` has ``steps`` (None or int) and, where they apply, the fields of the same name of :class:`FitConfig`.
     """
     levels, targets = tuple(settings.get("levels", ())), settings.get("targets", 1)
-    # Targets share next to nothing, so the budget is divided among them; levels share about half.
-    mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
-    mu /= bounds.rows_per_person  # whose rows together are promised mu
+    # What one problem has of the budget decides sizes here; noise is calibrated to all of mu, by the shares. Targets
+    # share next to nothing, levels about half.
+    effective_mu = mu / (math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25)
+    effective_mu /= bounds.rows_per_person  # whose rows together are promised mu
     # A tiny budget must not underflow to 0: below, numbers are divided by this size.
-    size = max(bounds.n_samples * mu, 1e-6)
+    size = max(bounds.n_samples * effective_mu, 1e-6)
     if bounds.loss.kind == "several":
         size /= constants.JOINT_RECORDS
-    config = _plan_fit_config(bounds, mu, size / bounds.dimension, settings, levels, targets)
+    config = _plan_fit_config(bounds, effective_mu, size / bounds.dimension, settings, levels, targets)
     queries = _planned_queries(bounds, config, settings.get("steps"))
     shares = _plan_budget_shares(bounds, config, size)
     left = 1 - sum(shares.values())
@@ -270,7 +272,7 @@ def _plan_fit_config(
 
 
 def _planned_queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
-    """Return all queries that a fit plan makes, and their number of releases."""
+    """Return every query that a fit could ask, with its number of releases; a plan keeps those that have a share."""
     # A gradient is a slope times a row of at most clip median row norms; curvature is second moments of vectors of norm
     # at most 1.
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")

@@ -239,26 +239,26 @@ def locate_mean(rows: PrivateRows, largest: float, octaves: float, mass: float) 
 
 
 def share_below_location(
-    rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, n_samples: float
+    rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, mass: float
 ) -> float:
     """Return the noisy share of records whose statistic is below a point."""
     # Where rows may be ignored, the number of records is known up to noise, and the count is centred at the level: an
     # error of that number then does not move the point at which the share is the level.
     centre = level if rows.bounds.ignored_rows else 0.0
-    return centre + rows.count(name, statistic, point, centre) / n_samples
+    return centre + rows.count(name, statistic, point, centre) / mass
 
 
 def locate_quantile(
     rows: PrivateRows, name: str, statistic: QueryStatistic, level: float, prior_law: LocationPrior, steps: int,
-    n_samples: float,
+    mass: float,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Return a quantile of a statistic, its standard deviation, and the scale ``level (1 - level) / density`` there.
 
-    ``name`` is the certificate's term of the counts, ``steps`` their number; prior and number of records are public or
-    released.
+    ``name`` is the certificate's term of the counts, ``steps`` their number; the prior, and ``mass``, the total weight
+    of all records, are public or released.
     """
     logs = prior_law.log_scales
-    std = min(rows.terms[name].scale / n_samples, constants.MAX_SHARE_STD)
+    std = min(rows.terms[name].scale / mass, constants.MAX_SHARE_STD)
     points, shares, tolerance = np.empty(steps), np.empty(steps), 2 * math.hypot(std, constants.GRID_ERROR)
     first, last = low, high = prior_law.ends
     lowest, highest = prior_law.at(np.array([first, last]))
@@ -286,7 +286,7 @@ def locate_quantile(
         side = 0 if step < constants.CENTRAL_COUNTS else (0, -1, 1)[step % 3]
         wanted = point + side * constants.OFF_CENTRE_SCALES * scale
         points[step] = point = min(max(wanted, lowest), highest)
-        share = share_below_location(rows, name, statistic, point, level, n_samples)
+        share = share_below_location(rows, name, statistic, point, level, mass)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([constants.GRID_TAIL, 1 - constants.GRID_TAIL], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / constants.GRID_POINTS

@@ -38,7 +38,8 @@ class PrivateFit:
     ``rows`` answers queries, ``config`` has the public choices, and ``released`` receives what is released on the way.
     A bandwidth is in mapped units, None for multiples of the scales of target and residuals. ``origin`` is the mapped
     target of 0 if it is within public bounds: these are often far too wide, and targets then near 0. ``lead`` is 1 with
-    an intercept, else 0; ``mass`` is the total weight of the records.
+    an intercept, else 0; ``mass`` is the total weight of the records. :meth:`run` sets ``frame``, the coordinates,
+    ``rounds``, ``size`` and ``start_weight``; the search for the target sets ``bracket``, where targets lie.
     """
 
     def __init__(
@@ -115,11 +116,11 @@ class PrivateFit:
         at = rough.mean.copy()
         # Where the start is most of the way to the level, the intercept does not return to the median.
         at[:lead] += self.start_weight * (start[:lead] - at[:lead])
-        shift, std_error, found = self._locate_residuals(at, scale, level)
+        shift, std_error, logistic_scale = self._locate_residuals(at, scale, level)
         at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
-        scale = constants.NORMAL_SCALE * found
+        scale = constants.NORMAL_SCALE * logistic_scale
         self.released["residual_scale"] = scale
-        curvature = (high - low) * level * (1 - level) / found
+        curvature = (high - low) * level * (1 - level) / logistic_scale
         offset = 0.0 if mean_gradient is None else (low + high) / 2
         smooth = convolve(self.loss, self.kernel, self.bandwidth or constants.FINE_WIDTH * scale)
         slope_std = constants.SLOPE_STD * (high - low)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
-from dpconvex.on_demand import pl
+from dpconvex.lazy_imports import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"

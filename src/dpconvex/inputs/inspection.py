@@ -30,7 +30,7 @@ from dpconvex.inputs.column_encoding import encode_columns, encode_times, encode
 from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
 from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber, source_column
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
-from dpconvex.on_demand import pl
+from dpconvex.lazy_imports import pl
 
 MOST = 0.9  # of its cells decide the kind of a column: a remark among numbers makes no categories of them
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts

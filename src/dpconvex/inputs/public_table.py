@@ -23,7 +23,7 @@ from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
 from dpconvex.inputs.schema_file import parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
-from dpconvex.on_demand import pd, pl
+from dpconvex.lazy_imports import pd, pl
 
 
 class _PublicTablePeople:

@@ -19,7 +19,7 @@ from pathlib import Path
 from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError, csv_reader
 from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name, source_column
-from dpconvex.on_demand import dask, dd, np, pd, pl
+from dpconvex.lazy_imports import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
 #: Problems that make a line unreadable.

@@ -27,8 +27,8 @@ from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
+from dpconvex.lazy_imports import nw
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.on_demand import nw
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows_and_table import DaskTable
@@ -200,7 +200,7 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
 def map_training_rows(
     X: object, target: object, plan: MechanismPlan, owner: str, row_weights: RowWeights | None = None
 ) -> Rows:
-    """Return the engine that sums over rows of X, as `read_training` returned it; Dask's target may be a function."""
+    """Return rows that an engine maps and sums, of X as `read_training` gave it; Dask's target may be a function."""
     here = isinstance(X, np.ndarray) or issparse(X)
     if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(

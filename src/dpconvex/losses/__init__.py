@@ -19,9 +19,9 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.rates import Tweedie
 from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.several_margins import CrammerSinger, DiscreteHazard, ProportionalOdds, SeveralMarginLoss, Softmax
+from dpconvex.losses.tweedie import Tweedie
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [

@@ -120,7 +120,7 @@ class MaxAffineFacets(NamedTuple):
     edges: Array  # (E, 7)
 
 
-def find_affine_facets(slopes: Array, offsets: Array) -> MaxAffineFacets:
+def find_max_affine_facets(slopes: Array, offsets: Array) -> MaxAffineFacets:
     """Return the facets of ``max_p <slopes_p, x> + offsets_p`` in two or three variables."""
     slopes, offsets = _drop_redundant_affine_pieces(slopes, offsets)
     size = slopes.shape[1]
@@ -137,7 +137,7 @@ def find_affine_facets(slopes: Array, offsets: Array) -> MaxAffineFacets:
             limits = slopes[others] - slopes[p]
             ends = offsets[p] - offsets[others] - offset * (limits @ normal)
             limits = limits - np.multiply.outer(limits @ normal, normal)
-            found = _affine_facet_edges(limits, ends, normal, len(rows), slopes, offsets)
+            found = _max_affine_facet_edges(limits, ends, normal, len(rows), slopes, offsets)
             if found is not None:
                 rows.append((normal, offset, jump, found[0]))
                 edges += found[1]
@@ -181,10 +181,13 @@ def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array,
     return slopes, offsets
 
 
-def _affine_facet_edges(
+def _max_affine_facet_edges(
     limits: Array, ends: Array, normal: Array, index: int, slopes: Array, offsets: Array
 ) -> tuple[float, list[list[float]]] | None:
-    """Return arc and edges of ``{y normal to the normal: <limits, y> <= ends}``, or None if it is empty or thin."""
+    """Return arc and edges of one facet of a maximum of affine functions, or None if it is empty or thin.
+
+    The facet is ``{y normal to the normal: <limits, y> <= ends}``.
+    """
     scale = float(np.abs(slopes).max()) + 1e-300
     width = float(np.abs(offsets).max()) / scale
     lengths = np.linalg.norm(limits, axis=1)

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from dpconvex.checks import parameter_error
-from dpconvex.on_demand import on_demand
+from dpconvex.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.mechanisms.auc import Moments, PairwiseObjectivePerturbation

@@ -24,7 +24,7 @@ from dpconvex.checks import check_number
 from dpconvex.core.auc_pairs import PrivatePairs
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
 from dpconvex.core.queries import Query, prove_queries
-from dpconvex.fit.fit_plan import planned_mass_share, planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget, planned_mass_share
 from dpconvex.mechanisms import objective_perturbation
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
@@ -66,11 +66,11 @@ def calibrate_auc_moments(
     """Derive the noise of each release; together they spend ``mu``."""
     if not isinstance(bounds, PairwiseBounds):
         raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
-    mu, terms = planned_mu(guarantee, "Moments"), {}
+    mu, terms = gaussian_budget(guarantee, "Moments"), {}
     mass = planned_mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
     for name, (share, query, releases) in _auc_moment_releases(bounds).items():
         share = mass if name == "mass" else share * (1 - mass)
-        terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
+        terms[name] = query.calibrated_noise(bounds, mu * math.sqrt(share), releases)
     return CertificateCalibration(terms)
 
 
@@ -100,7 +100,7 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     Midpoint of the class means and prevalence go into ``record``, and the number of rows where some may be ignored.
     """
     bounds, n, d = certificate.bounds, certificate.bounds.n_samples, certificate.bounds.n_features
-    mu = planned_mu(certificate.guarantee, "Moments")  # for the choice of row length
+    mu = gaussian_budget(certificate.guarantee, "Moments")  # for the choice of row length
     clip_multiple = _LARGE_CLIP if d / (n * mu) < _AMPLE else _SMALL_CLIP
 
     def clip_radius(centre: Array, matrix: Array, low: float, high: float) -> float:
@@ -235,7 +235,7 @@ def prove_auc_objective(certificate: Certificate) -> CertificateProof:
 
 @dataclass(frozen=True)
 class PairwiseObjectivePerturbation(ObjectivePerturbation):
-    r"""Minimise a randomly tilted pairwise objective, ``F(w) + <b, w>``.
+    r"""Minimise a pairwise objective with a random linear term, ``F(w) + <b, w>``.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.fit.fit_plan import FitConfig, plan_fit, planned_mu
+from dpconvex.fit.fit_plan import FitConfig, gaussian_budget, plan_fit
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
 from dpconvex.losses import Pinball, Squared
@@ -68,10 +68,10 @@ def calibrate_gradient_descent(
     """Derive the noise of every release; composed over all of them and all problems, they spend exactly ``mu``."""
     if type(bounds.loss) is not Squared and not math.isfinite(bounds.loss.lipschitz):
         check_mechanism_slope(bounds, _OWNER)  # raises
-    mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
+    mu = gaussian_budget(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
     inference = {"inference": True} if parameters.get("inference", False) else {}
     plan = plan_fit(bounds, mu, {**parameters["gradient"], **inference})
-    return CertificateCalibration(plan.terms(bounds, mu), stated={"fit": plan.config.stated()})
+    return CertificateCalibration(plan.calibrated_noise(bounds, mu), stated={"fit": plan.config.stated()})
 
 
 @proves("gradient")
@@ -188,9 +188,9 @@ class NoisyGradientDescent(PrivateMechanism):
         self, objective: RowObjective | list[Rows], certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
         """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
-        targets = objective if isinstance(objective, list) else [objective.rows]
-        check_descent_rows(targets, certificate)
-        rows = PrivateRows(targets, certificate, noise)
+        rows_by_target = objective if isinstance(objective, list) else [objective.rows]
+        check_descent_rows(rows_by_target, certificate)
+        rows = PrivateRows(rows_by_target, certificate, noise)
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
         config = FitConfig(**certificate.parameters["fit"])
@@ -204,7 +204,7 @@ class NoisyGradientDescent(PrivateMechanism):
         return found.T if found.ndim == 2 else found
 
 
-def check_descent_rows(targets: list[Rows], certificate: Certificate) -> None:
+def check_descent_rows(rows_by_target: list[Rows], certificate: Certificate) -> None:
     """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared.
 
     Those of every target: all of them are weighted by the lengths of the first one's rows.
@@ -212,8 +212,8 @@ def check_descent_rows(targets: list[Rows], certificate: Certificate) -> None:
     bounds, several = certificate.bounds, certificate.parameters["gradient"].get("targets", 1)
     counted = bounds.neighbors == "replace_one"
     stated = {"targets": several, **bounds.row_facts, **({"n_records": bounds.n_samples} if counted else {})}
-    comparisons: list[Facts] = [{"targets": len(targets)}]
-    for rows in targets:
+    comparisons: list[Facts] = [{"targets": len(rows_by_target)}]
+    for rows in rows_by_target:
         comparisons.append({"own_weights": rows.own_weights, **rows.row_map.public_facts, "n_records": rows.n_records})
     for name, found in ((name, found) for found in comparisons for name in stated if name in found):
         value = stated[name]
@@ -250,10 +250,10 @@ def calibrate_structured_descent(
             "StructuredGradientDescent needs StructuredBounds. "
             f"Got {type(bounds).__name__} instead. Use NoisyGradientDescent for linear models."
         )
-    mu = planned_mu(guarantee, "StructuredGradientDescent")
+    mu = gaussian_budget(guarantee, "StructuredGradientDescent")
     steps, _ = _check_descent_steps(parameters["descent"])
     query = Query("vector", bounds.whole_lipschitz, bounds.dimension)
-    return CertificateCalibration({"gradients": query.term(bounds, mu, steps)})
+    return CertificateCalibration({"gradients": query.calibrated_noise(bounds, mu, steps)})
 
 
 @proves("structured-gradient")
@@ -384,10 +384,10 @@ def calibrate_plain_descent(
     """Derive the noise of every step: ``std = sqrt(T) D / mu``, D the sensitivity of a sum of gradients."""
     check_mechanism_slope(bounds, _OWNER)
     settings, plain = parameters["gradient"], parameters["plain"]
-    mu = planned_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
+    mu = gaussian_budget(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
     query = Query("vector", float(bounds.loss.lipschitz) * _descent_norm_bound(bounds, plain), bounds.dimension)
     steps = _PLAIN_STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
-    term = query.term(bounds, mu, steps)
+    term = query.calibrated_noise(bounds, mu, steps)
     _check_descent_overflow(bounds, steps, plain, term.scale)
     return CertificateCalibration({"gradients": term})
 

@@ -69,21 +69,22 @@ def calibrate_objective_perturbation(
 def objective_perturbation_noise(
     bounds: Bounds, guarantee: Guarantee, search_share: float = 0.0
 ) -> CertificateCalibration:
-    r"""Return the noise of the tilt and of the release.
+    r"""Return the noise of the linear term and of the release.
 
     99 % of the budget goes to ``b``, less the share that is ``search_share`` with before. The other 1 % pays for the
     solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours' points lie within ``2 t / alpha`` of
     what the exact minimisers allow.
     """
     epsilon, delta = perturbation_budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
-    law, scale = "gaussian" if delta else "l2-laplace", bounds.tilt_scale(epsilon, delta)
-    form, divisor, moved = bounds.tilted
-    tilt = certificates.CertifiedNoise(law, scale, moved, bounds.dimension, form)
-    tolerance = bounds.solver_tolerance(tilt.norm_upper_bound / divisor)
-    short, size = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance), tilt.dimension
+    law, scale = "gaussian" if delta else "l2-laplace", bounds.linear_term_scale(epsilon, delta)
+    form, divisor, moved = bounds.linear_term_form
+    linear = certificates.CertifiedNoise(law, scale, moved, bounds.dimension, form)
+    tolerance = bounds.solver_tolerance(linear.norm_upper_bound / divisor)
+    short = bounds.linear_term_inexactness(linear.effective_grid, linear.norm_upper_bound, tolerance)
+    size = linear.dimension
     scale = calibrated_release_scale(perturbation_release_budget(guarantee, RELEASE_SHARE, law), short, size)
     release = certificates.CertifiedNoise(law, scale, short, size, "coefficients", tolerance=tolerance)
-    return CertificateCalibration({"objective": tilt, "release": release}, tolerance)
+    return CertificateCalibration({"objective": linear, "release": release}, tolerance)
 
 
 def perturbation_budget_share(guarantee: Guarantee, share: float) -> tuple[float, float]:
@@ -122,21 +123,22 @@ def prove_perturbed_objective(
     """
     bounds, problems, claim = certificate.bounds, certificate.problems, certificate.guarantee
     tolerance, size = certificate.check_tolerance(), bounds.dimension
-    form, _, moved = bounds.tilted
-    tilt = certificate.term("objective", moved, size, form)
-    short = bounds.tilted_inexactness(tilt.effective_grid, tilt.norm_upper_bound, tolerance)
+    form, _, moved = bounds.linear_term_form
+    linear = certificate.term("objective", moved, size, form)
+    short = bounds.linear_term_inexactness(linear.effective_grid, linear.norm_upper_bound, tolerance)
     release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
-    gaussian = tilt.distribution == "gaussian"
-    what, family = bounds.tilt_theorem(gaussian)
+    gaussian = linear.distribution == "gaussian"
+    what, family = bounds.linear_term_theorem(gaussian)
     law = "Gaussian" if gaussian else "l2-Laplace"
     theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
     if not gaussian:
         spent = certificates.compose_certified_pure([release, *counts]).epsilon_bound
-        return CertificateProof(compose_guarantee(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
+        total = PureDP(bounds.linear_term_epsilon(linear.scale) + spent)
+        return CertificateProof(compose_guarantee(total, problems), theorem)
     if not isinstance(claim, ApproxDP):
         raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
     epsilon = claim.epsilon_bound / problems
-    delta = bounds.tilt_delta((1 - RELEASE_SHARE - search_share) * epsilon, tilt.scale)
+    delta = bounds.linear_term_delta((1 - RELEASE_SHARE - search_share) * epsilon, linear.scale)
     delta += certificates.compose_certified_gaussian([release]).delta(RELEASE_SHARE * epsilon)
     if counts:
         delta += certificates.compose_certified_gaussian(counts).delta(search_share * epsilon)
@@ -145,7 +147,7 @@ def prove_perturbed_objective(
 
 @dataclass(frozen=True)
 class ObjectivePerturbation(PrivateMechanism):
-    r"""Minimise a randomly tilted objective: ``F(theta) + <b, theta> / n``.
+    r"""Minimise an objective with a random linear term: ``F(theta) + <b, theta> / n``.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.perturbed_minimiser import release_phased_minimisers
-from dpconvex.fit.fit_plan import planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_records, check_mechanism_slope, is_pure
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import certificate as certificates
@@ -33,7 +33,7 @@ def phased_effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> flo
     """Return the mu of Gaussian noise as large as a guarantee's: for pure epsilon ``epsilon / sqrt(d + 1)``."""
     if is_pure(guarantee):
         return guarantee.epsilon(0.0) / math.sqrt(dimension + 1)
-    return planned_mu(guarantee, owner)
+    return gaussian_budget(guarantee, owner)
 
 
 @dataclass(frozen=True)

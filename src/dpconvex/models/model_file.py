@@ -51,7 +51,7 @@ OMITTABLE = ("kernel", "mechanism")
 _WEIGHTED = ("gradient", "plain-gradient")
 # Errors that wrong values raise while an estimator or certificate is rebuilt from them.
 REBUILDING = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-# By name, like plug-ins: this room is below those of estimators and intervals and does not know them.
+# By name, like plug-ins: this package is below those of estimators and intervals and does not know them.
 _ESTIMATORS, _INTERVALS_BY = "dpconvex.estimators", "dpconvex.intervals"
 
 Content = Mapping[str, Any]  # of a file: JSON

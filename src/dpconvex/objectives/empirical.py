@@ -271,13 +271,13 @@ def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) ->
     return slopes, spread + LOSS_ULPS * UNIT * evaluation
 
 
-def empirical_with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
+def empirical_with_clamped_targets(objective: Given, bounds: object, linear_norm: float = 0.0) -> Given:
     """Return the empirical objective with targets clamped to a public limit, if its bounds are those of residuals.
 
-    ``tilt`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
+    ``linear_norm`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
     """
     find = getattr(bounds, "target_limit", None)
-    limit = None if find is None else find(tilt)
+    limit = None if find is None else find(linear_norm)
     if limit is None:
         return objective
     linear = cast(EmpiricalObjective, objective)

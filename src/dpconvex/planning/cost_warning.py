@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, plan_fit, planned_mu
-from dpconvex.planning.excess_and_prescriptions import descent_excess
+from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, gaussian_budget, plan_fit
+from dpconvex.planning.excess_risk import descent_excess
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
@@ -42,12 +42,12 @@ def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
         return
     problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])
     settings["inference"] = parameters.get("inference", False)
-    mu = planned_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
+    mu = gaussian_budget(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 
     def lost(more_rows: float, more_budget: float) -> float:
         facts, budget = replace(bounds, n_samples=round(more_rows * bounds.n_samples)), more_budget * mu
         plan = plan_fit(facts, budget, settings)
-        return _lost_share(facts, plan.config, plan.terms(facts, budget))
+        return _lost_share(facts, plan.config, plan.calibrated_noise(facts, budget))
 
     # Columns of real tables are less even than those of the reference populations: twice as many records do.
     rows = 2 * bounds.n_samples * _cost_growth_factor(lambda factor: lost(factor, 1.0))

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
-from dpconvex.fit.fit_plan import planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.losses import (
     PairHinge,
     PairLogistic,
@@ -38,7 +38,7 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.auc import ADDED, calibrate_auc_objective
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.planning import excess_and_prescriptions as prescriptions
+from dpconvex.planning import excess_risk
 from dpconvex.planning import structured_prescriptions as structured
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -156,7 +156,7 @@ def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: Linear
     predicted = math.inf
     if alpha is None or bandwidth is None:
         facts = request.bounds, request.guarantee
-        chosen = prescriptions.objective_prescription(level, kernel, *facts, alpha, bandwidth)
+        chosen = excess_risk.objective_prescription(level, kernel, *facts, alpha, bandwidth)
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
         predicted = chosen.excess_risk
     bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
@@ -165,7 +165,7 @@ def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: Linear
 
 def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearRequest) -> MechanismChoice:
     plain, kernel = _pinball_and_kernel(request)
-    chosen = prescriptions.output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    chosen = excess_risk.output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
     return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
@@ -218,7 +218,7 @@ def _smooth_bounds(request: LinearRequest) -> LinearBounds:
 def _choose_classifier_minimiser(mechanism: Minimiser, request: LinearRequest) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
-    chosen = prescriptions.classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
+    chosen = excess_risk.classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
     return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
 
 
@@ -349,7 +349,7 @@ def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoot
     raise parameter_error("loss", owner, allowed, repr(loss))
 
 
-def _choice_pair_noise(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
+def _pairwise_perturbation_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     """Return the typical norm of noise that hides the change of F's gradient."""
     gamma, size = bounds.gradient_sensitivity, bounds.dimension
     if isinstance(guarantee, GaussianDP):
@@ -368,7 +368,7 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     alpha = 1.0
     for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
-        alpha = facts.row_norm * _choice_pair_noise(facts, guarantee) / _SCORE_NOISE
+        alpha = facts.row_norm * _pairwise_perturbation_noise_norm(facts, guarantee) / _SCORE_NOISE
     kappa = 0.5
     if not isinstance(guarantee, GaussianDP):
         delta = guarantee.delta(math.inf)
@@ -392,7 +392,7 @@ def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
         ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta)))
     else:
         ratio = size * math.expm1(min(guarantee.epsilon_bound, 50.0 * size) / (2 * size))
-    needed = prescriptions.rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
+    needed = excess_risk.rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
     return max(0.0, needed - bounds.alpha)
 
 
@@ -413,7 +413,7 @@ def choose_auc_mechanism(
         if pure:
             mechanism = "output" if steep else "objective"
         else:
-            records = single.n_samples * planned_mu(guarantee, owner) / single.dimension
+            records = single.n_samples * gaussian_budget(guarantee, owner) / single.dimension
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     named: dict[str, Mechanism] = {

@@ -21,10 +21,10 @@ from typing import Any, cast
 import numpy as np
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
-from dpconvex.fit.fit_plan import plan_fit, planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget, plan_fit
 from dpconvex.losses import Logistic, Pinball, Softmax, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.planning import excess_and_prescriptions as prescriptions
+from dpconvex.planning import excess_risk
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -103,9 +103,9 @@ class PlannedProblem:
             if self.task in MARGINS:
                 return self._logistic_risk(mechanism)
             if self.task == "linear" or self.task in RATES:
-                return float(prescriptions.mean_excess(self._linear_excess(mechanism)))
+                return float(excess_risk.mean_excess(self._linear_excess(mechanism)))
             each = [self._quantile_excess(mechanism, level) for level in self.levels or (self.quantile,)]
-            return float(np.mean([prescriptions.mean_excess(excess) for excess in each]))
+            return float(np.mean([excess_risk.mean_excess(excess) for excess in each]))
         except ValueError:  # no penalty fits a tiny budget
             return math.inf
 
@@ -134,21 +134,21 @@ class PlannedProblem:
 
     def _reference(self) -> tuple[float, Array]:
         """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
-        scales = prescriptions.RATE_SCALES if self.task in RATES else prescriptions.RESIDUAL_SCALES
+        scales = excess_risk.RATE_SCALES if self.task in RATES else excess_risk.RESIDUAL_SCALES
         scales = scales if self.residual_scale is None else np.array([self.residual_scale])
-        moment = prescriptions.reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
+        moment = excess_risk.reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
         bounds, (moment, scales) = self.bounds, self._reference()
         if mechanism in ("objective", "output") and self.task in RATES:
-            alpha = prescriptions.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
+            alpha = excess_risk.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
             noise, release = self._noise(mechanism, replace(bounds, alpha=alpha))
             facts = np.array([alpha]), noise / bounds.n_samples, release
-            risk = prescriptions.penalised_excess(bounds, *facts, curvature=1.0, margin_variance=moment)
+            risk = excess_risk.penalised_excess(bounds, *facts, curvature=1.0, margin_variance=moment)
             return np.asarray(2 * risk / scales**2 + bounds.dimension / bounds.n_samples)
         if mechanism == "output":
-            return prescriptions.output_squares_excess(bounds, self.guarantee, moment, scales)
+            return excess_risk.output_squares_excess(bounds, self.guarantee, moment, scales)
         if mechanism == "none":
             return np.full(len(scales), bounds.dimension / bounds.n_samples)
         if mechanism == "constant":
@@ -161,50 +161,50 @@ class PlannedProblem:
         if mechanism == "gradient":
             return self._descent_excess(feature_moment=moment, residual_scales=scales, level=level)
         if mechanism == "constant":
-            return prescriptions.quantile_constant_excess(size, moment, scales)
+            return excess_risk.quantile_constant_excess(size, moment, scales)
         smoothing: dict[str, Any] = {}
         if mechanism == "output":
-            chosen = prescriptions.output_prescription(level, bounds, self.guarantee)
+            chosen = excess_risk.output_prescription(level, bounds, self.guarantee)
             _, release = self._noise("output", replace(bounds, alpha=chosen.alpha))
             smoothing = {"alpha": chosen.alpha, "release_std": release}
         elif mechanism == "objective":
-            chosen = prescriptions.objective_prescription(level, _KERNEL, bounds, self.guarantee)
+            chosen = excess_risk.objective_prescription(level, _KERNEL, bounds, self.guarantee)
             loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
             noise, release = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
             smoothing = {"alpha": chosen.alpha, "gradient_std": noise / n, "release_std": release}
             smoothing |= {"bandwidth": chosen.bandwidth, "level": chosen.level}
-        return prescriptions.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
+        return excess_risk.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
 
     def _logistic_risk(self, mechanism: str) -> float:
-        intercept = 1.0 if self.class_rate is None else prescriptions.logistic_excess_intercept(self.class_rate)
+        intercept = 1.0 if self.class_rate is None else excess_risk.logistic_excess_intercept(self.class_rate)
         if mechanism == "constant":
-            return prescriptions.logistic_constant_excess(intercept)
+            return excess_risk.logistic_constant_excess(intercept)
         if mechanism == "gradient":
             return float(self._descent_excess(intercept=intercept))
         settings = {"intercept": intercept}
         if mechanism != "none":
             shared = {"problems": self.problems}
-            alpha = prescriptions.classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
+            alpha = excess_risk.classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
             noise, release = self._noise(mechanism, replace(self.bounds, alpha=alpha))
             settings |= {"alpha": alpha, "gradient_std": noise / self.n_samples, "release_std": release}
-        spreads = np.sqrt(prescriptions.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
+        spreads = np.sqrt(excess_risk.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
         if self.feature_spread is not None:
             spreads = np.array([self.feature_spread])
         n, d = self.n_samples, self.n_features
-        risks = [prescriptions.logistic_excess(n, d, float(spread), **settings) for spread in spreads]
+        risks = [excess_risk.logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
         """Return the predicted excess of the private fit of all levels."""
-        bounds, mu = self.bounds, planned_mu(self.guarantee, "NoisyGradientDescent")
+        bounds, mu = self.bounds, gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
-        return prescriptions.descent_excess(bounds, plan.config, plan.terms(bounds, mu), **population)[0]
+        return excess_risk.descent_excess(bounds, plan.config, plan.calibrated_noise(bounds, mu), **population)[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""
-        return prescriptions.prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
+        return excess_risk.prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
 
 
 @dataclass(frozen=True)

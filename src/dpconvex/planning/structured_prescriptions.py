@@ -16,12 +16,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-from dpconvex.fit.fit_plan import planned_mu
+from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient_descent import AVERAGED
 from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_objective_perturbation
 from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
-from dpconvex.planning.excess_and_prescriptions import (
+from dpconvex.planning.excess_risk import (
     NO_CURVATURE,
     Prescription,
     mean_excess,
@@ -208,7 +208,7 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
     # Around the optimum a step multiplies the error in direction j by a_j = 1 - rate c v_j / S and adds rate * noise;
     # bias and variance of the mean of the later iterates are sums of powers of a_j.
     unit = bounds.operator_norm
-    mu = planned_mu(guarantee, "StructuredGradientDescent")
+    mu = gaussian_budget(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
     directions, height = _direction_moments(bounds), _structured_loss_height(bounds.loss)
     first = steps - max(1, round(AVERAGED * steps))

@@ -5,7 +5,7 @@ noise and asks whether the guarantee follows. It never plans again, so a certifi
 choose other noise. It proves consistency, not origin: it is not a signature.
 
 Each mechanism registers two rules: :func:`calibrates` derives noise from public facts, :func:`proves` says which
-guarantee stated noise gives.
+guarantee stated noise gives. ``RULES`` in ``dpconvex/mechanisms/__init__.py`` names the file of each mechanism's rules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_EPSILON = 150.0
 _SLACK = 1 + 4e-9
 # Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they join.
 _WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
-# Registers its rules by name, like a plug-in: this room is below it and does not know it.
+# Registers its rules by name, like a plug-in: this package is below it and does not know it.
 _MECHANISMS = "dpconvex.mechanisms"
 
 Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain data
@@ -98,7 +98,7 @@ class CertifiedNoise(Mapping[str, Any]):
     tolerance: float = 0.0  # certified gradient norm of a minimiser that is released; the sensitivity pays for it
     grid: float | None = None  # power of two to whose multiples all is rounded: by default the scale's; 0 for floats
     query: str = ""  # kind of a released sum, as dpconvex.core.queries.Query lists them; empty for other releases
-    record_bound: float = 0.0  # bound on what one record adds to a released sum
+    record_bound: float = 0.0  # bound on what one record adds to a released sum; of a histogram, its number of columns
 
     def __post_init__(self) -> None:
         if self.grid is None:

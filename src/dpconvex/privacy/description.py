@@ -11,7 +11,7 @@ class DescribableLoss(Protocol):
 
     @property
     def kind(self) -> str:
-        """``"residual"`` or ``"margin"``."""
+        """``"residual"``, ``"margin"``, ``"rate"`` or ``"several"``."""
 
     @property
     def lipschitz(self) -> float:

@@ -1,4 +1,4 @@
-r"""Objective perturbation: profiles of the tilt, and the smallest tilt that keeps a budget, on the safe side.
+r"""Objective perturbation: profiles of the random linear term, and the smallest that keeps a budget, on the safe side.
 
 A profile is a bound ``delta(epsilon)`` on the hockey-stick divergence between the outputs on two neighbouring data
 sets, in the *sum* convention of objective perturbation,

@@ -25,7 +25,7 @@ from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import block_margins, transform_block
 from dpconvex.engine.threads import available_cores, in_threads
 from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
-from dpconvex.losses.max_affine import MaxAffineFacets, find_affine_facets
+from dpconvex.losses.max_affine import MaxAffineFacets, find_max_affine_facets
 from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
@@ -207,7 +207,7 @@ class SmoothedFacets(_IntegratedVectorLoss):
         _, sizes, axes = np.linalg.svd(slopes - shared, full_matrices=False)
         basis = axes[: max(2, int((sizes > 1e-12 * sizes[0]).sum()))].T
         inner = (slopes - shared) @ basis
-        facets = find_affine_facets(inner, offsets)
+        facets = find_max_affine_facets(inner, offsets)
         # Far out in the middle of a cell the slope is that of the cell: what facets leave there is the rest.
         directions = np.random.default_rng(0).normal(size=(1000, basis.shape[1]))
         ranked = np.sort(directions @ inner.T / np.linalg.norm(directions, axis=1)[:, None], axis=1)

@@ -22,7 +22,7 @@ from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap, SourceChangedError, Sums, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.engine.summation import pairwise_summation
-from dpconvex.on_demand import dask
+from dpconvex.lazy_imports import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.

@@ -46,7 +46,7 @@ from dpconvex.engine.row_weights import RowWeights, join_row_weights
 from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
 from dpconvex.engine.sparse_rows import rows_in_memory, stack_sparse_rows
 from dpconvex.engine.summation import pairwise_summation, part_indices, spread_indices, sum_depth, summation_additions
-from dpconvex.on_demand import dask
+from dpconvex.lazy_imports import dask
 from dpconvex.types import Array
 
 

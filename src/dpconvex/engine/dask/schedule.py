@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpconvex.engine.threads import available_cores, in_threads
-from dpconvex.on_demand import dask
+from dpconvex.lazy_imports import dask
 
 _watchers: list[Callable[[int, int], None]] = []
 

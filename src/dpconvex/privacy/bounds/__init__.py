@@ -134,21 +134,21 @@ class Bounds:
         return self.rows_per_person * self.changed_records * self.lipschitz
 
     @property
-    def tilted(self) -> tuple[str, int, float]:
-        """The tilted form of F (the sum ``J = n F``: F by ``b / n``), its part of F's tilt, its gradient's shift."""
+    def linear_term_form(self) -> tuple[str, int, float]:
+        """What ``<b, theta>`` is added to (``J = n F``, a sum), what divides b in F, and how far its gradient moves."""
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
 
-    def tilted_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
-        r"""Return a bound on how far two neighbours' solved problems lie apart beyond what the tilt's theorem covers.
+    def linear_term_inexactness(self, grid: float, norm_upper_bound: float, tolerance: float) -> float:
+        r"""Return a bound on how far two neighbours' solved problems lie apart beyond what the theorem covers.
 
         ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
-        ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g
-        differs by at most ``g sqrt(d) / 2``, and its division by a few roundings of a tilt of norm at most B.
+        ``t / alpha`` of the minimiser; and the theorem is about an ideal b, from which b on the grid g differs by
+        at most ``g sqrt(d) / 2``, and its division by a few roundings of a b of norm at most B.
         """
         rounding = grid * math.sqrt(self.dimension) / 2 + 2.0**-52 * norm_upper_bound
-        return 2 * (tolerance + rounding / self.tilted[1]) / self.alpha
+        return 2 * (tolerance + rounding / self.linear_term_form[1]) / self.alpha
 
-    def tilt_scale(self, epsilon: float, delta: float) -> float:
+    def linear_term_scale(self, epsilon: float, delta: float) -> float:
         """Return the scale of ``b`` that the bounds ask for: Gaussian, or l2-Laplace where delta is 0."""
         if not self.sums_records:
             owner = type(self).__name__
@@ -165,7 +165,7 @@ class Bounds:
         self._check_rank()
         return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
 
-    def tilt_delta(self, epsilon: float, scale: float) -> float:
+    def linear_term_delta(self, epsilon: float, scale: float) -> float:
         """Return delta of Gaussian ``b`` of this scale."""
         form = self._trace_form
         if form is not None:
@@ -173,8 +173,8 @@ class Bounds:
         ratio = self.lipschitz / scale
         return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
 
-    def tilt_epsilon(self, scale: float) -> float:
-        """Bound epsilon of an l2-Laplace tilt of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
+    def linear_term_epsilon(self, scale: float) -> float:
+        """Bound epsilon of l2-Laplace ``b`` of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
         form = self._trace_form
         if form is not None:
             _, ratio, _, moved, rank = form
@@ -182,7 +182,7 @@ class Bounds:
         self._check_rank()
         return objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
 
-    def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
+    def linear_term_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
         if self._trace_form is not None:
             return "perturbation", "Rényi profile in trace form" if gaussian else "trace form"
@@ -211,21 +211,21 @@ class Bounds:
                 f"Got rank={self.rank} instead. Use delta above 0."
             )
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         r"""Return the bounds' public tolerance on ``||gradient of F||``, which certified minimisers must meet.
 
-        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
+        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + t))``, ``eps`` the spacing of doubles, times
         ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
-        worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta alone moves the gradient by
-        ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``. The tilt bounds the norm of a linear term added
-        to F, which noise exceeds with negligible probability.
+        worst case: at a minimiser ``alpha ||theta|| <= L + t``, so rounding theta alone moves the gradient by
+        ``smoothness eps (L + t) / alpha = eps kappa n (L + t)``. Here ``t = linear_norm`` bounds the norm of a
+        linear term added to F, which noise exceeds with negligible probability.
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
-        return self._resolvable(ratio * self.n_samples, tilt)
+        return self._resolvable(ratio * self.n_samples, linear_norm)
 
-    def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
-        """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
-        rounded = (self.dimension + condition) * (self.lipschitz + tilt)
+    def _resolvable(self, condition: float, linear_norm: float = 0.0) -> float:
+        """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + linear_norm))``, the condition in mean form."""
+        rounded = (self.dimension + condition) * (self.lipschitz + linear_norm)
         return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * rounded)
 
     @property

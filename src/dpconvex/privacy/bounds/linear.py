@@ -154,20 +154,20 @@ class LinearBounds(LinearRecord):
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
-    def target_limit(self, tilt: float = 0.0) -> float | None:
+    def target_limit(self, linear_norm: float = 0.0) -> float | None:
         """Return the public bound beyond which a linear model's targets are alike; None for losses without residuals.
 
-        Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + tilt) / alpha``, with room for the
+        Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + t) / alpha``, with room for the
         part of the loss that is not linear yet. The loss of a clamped target is a fixed function of its record, as
         convex, steep and curved as any other, so the guarantee holds for every number of rows, even where so many of
         them pull that the clamp is felt. That needs a limit made of public facts alone: one that knew the noise of
-        objective perturbation would let two draws of it lead to the same minimiser. The tilt is a public bound on the
-        norm of a linear term added to F.
+        objective perturbation would let two draws of it lead to the same minimiser. ``t = linear_norm`` is a
+        public bound on the norm of a linear term added to F.
         """
         if self.loss.kind != "residual":
             return self.loss.most if isinstance(self.loss, Tweedie) else None  # responses are clipped there
         longest = math.hypot(self.fit_intercept, self.max_norm)
-        margin = longest * (self.lipschitz + tilt) / self.alpha
+        margin = longest * (self.lipschitz + linear_norm) / self.alpha
         kinks = getattr(self.loss, "piecewise_linear", None)
         width = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:

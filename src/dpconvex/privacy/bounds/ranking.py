@@ -177,31 +177,31 @@ class PairwiseBounds(Bounds):
         return self.n_samples * self.gradient_sensitivity
 
     @property
-    def tilted(self) -> tuple[str, int, float]:
-        """The mean F itself is tilted, ``F(w) + <b, w>``, and its gradient moves by ``Gamma``."""
+    def linear_term_form(self) -> tuple[str, int, float]:
+        """The linear term is added to the mean F itself, ``F(w) + <b, w>``, whose gradient moves by ``Gamma``."""
         return "mean", 1, self.gradient_sensitivity
 
     @property
     def _trace_form(self) -> tuple[float, float, str, float, int]:
-        """Facts of the theorem of the tilt; its replace-one curve counts two records of gradient ``Gamma / 2`` each."""
+        """Facts of the linear term's theorem; its replace-one curve counts two records of gradient ``Gamma / 2``."""
         moved = self.gradient_sensitivity
         return moved / 2, self.curvature_ratio, "replace_one", moved, self.dimension
 
-    def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
+    def linear_term_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
         return "perturbation of pairs", "Rényi profile in trace form" if gaussian else "trace form"
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         r"""Return the public bound on a ranking's ``||gradient of F||`` that certified minimisers must meet.
 
-        ``L D (1e-10 + 2^-52 (64 d + n / 1000)) + 2^-52 (4 d + 64) (c D^2 / alpha) (L D + tilt)``: the accuracy of the
-        pair sums, and what rounding of scores and coefficients can change. At least ``2^-52 16 (L D + tilt)``: in
-        ``alpha w + tilt`` two numbers cancel that are as large as the tilt, which a small epsilon makes huge.
+        ``L D (1e-10 + 2^-52 (64 d + n / 1000)) + 2^-52 (4 d + 64) (c D^2 / alpha) (L D + t)``: the accuracy of the
+        pair sums, and what rounding of scores and coefficients can change. At least ``2^-52 16 (L D + t)``: in
+        ``alpha w + b`` two numbers cancel that are as large as ``t = linear_norm``, which a small epsilon makes huge.
         """
         condition = self.smoothness / self.alpha if math.isfinite(self.smoothness) else 0.0
         own = FINEST + EPS * (ROUNDINGS * self.dimension + self.n_samples / _PAIR_BLOCK)
         rounding = EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
-        size = self.lipschitz + tilt
+        size = self.lipschitz + linear_norm
         return self._reserve * max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
 
 
@@ -320,10 +320,10 @@ class TopRankBounds(Bounds):
         """``n`` times the above: F counts as a mean over n records. At most ``2 n L``."""
         return self.n_samples * min(self.gradient_sensitivity, 2 * self.lipschitz)
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         """Return the public tolerance, with room for the rounding of sums and of weights that turn over the width."""
         turned = self.lipschitz * (self.row_norm * self.radius / self.width + 1)
         reserve = 64 * EPS * (self.dimension + 20) * turned
         # Four times what the objective allows for its sums: large tables and tops must not end without a solution.
         reserve += 4 * EPS * (self.n_samples + self.top) * self.lipschitz
-        return self._resolvable(self.smoothness / self.alpha, tilt) + reserve
+        return self._resolvable(self.smoothness / self.alpha, linear_norm) + reserve

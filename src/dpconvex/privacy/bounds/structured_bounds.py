@@ -131,27 +131,27 @@ class StructuredBounds(Bounds):
         """Largest norm of any row of a record."""
         return max(self.operator_norm, self.link_norm)
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         r"""Return the public bound on a structured ``||gradient of F||``.
 
-        ``max(1e-10 L, eps ((d + 64) kappa n (L + tilt) + 64 m d L)) + 4 operator_norm e``: as for linear models, with
+        ``max(1e-10 L, eps ((d + 64) kappa n (L + t) + 64 m d L)) + 4 operator_norm e``: as for linear models, with
         room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;
         ``max(10, 2e6 / n)`` times that where the number of records is private.
         """
         curvature = self.whole_smoothness / self.alpha if self.alpha > 0 else math.inf  # kappa n, whole
-        condition = (curvature if math.isfinite(curvature) else 0.0) * (self.whole_lipschitz + tilt)
+        condition = (curvature if math.isfinite(curvature) else 0.0) * (self.whole_lipschitz + linear_norm)
         size = ROUNDINGS * self.loss.outputs * self.dimension * self.whole_lipschitz
         resolvable = EPS * ((self.dimension + ROUNDINGS) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
         return self._reserve * (max(FINEST * self.whole_lipschitz, resolvable) + rule)
 
-    def target_reach(self, tilt: float = 0.0) -> float:
+    def target_reach(self, linear_norm: float = 0.0) -> float:
         """Return a public bound beyond which structured targets are clamped: no minimiser's margins come near it.
 
-        ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|a . theta| <= ||a|| (L + tilt) / alpha``; with as much
-        room again, and forty times the width over which the loss turns.
+        ``alpha ||theta|| <= L + t`` at a minimiser, ``t = linear_norm``, so ``|a . theta| <= ||a|| (L + t) / alpha``;
+        with as much room again, and forty times the width over which the loss turns.
         """
-        margin = self.longest * (self.whole_lipschitz + tilt) / self.alpha
+        margin = self.longest * (self.whole_lipschitz + linear_norm) / self.alpha
         curvature = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / curvature if 0 < curvature < math.inf else 0.0
         return 2 * margin + LINEAR_BEYOND * width + 1
@@ -223,6 +223,6 @@ class DeclaredBounds(Bounds):
             largest = min(largest, self.whole_slope)
         return self.n_samples * largest
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         """Return the public tolerance on ``||gradient of F||``, as for means of this curvature over alpha."""
-        return self._resolvable(self.curvature / self.alpha if self.alpha > 0 else 0.0, tilt)
+        return self._resolvable(self.curvature / self.alpha if self.alpha > 0 else 0.0, linear_norm)

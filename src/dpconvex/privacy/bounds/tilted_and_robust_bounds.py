@@ -207,14 +207,14 @@ class TiltedBounds(RobustWeightedRecord):
         """``min((2 L / alpha) C / (C + n - 1), 2 R)``: both minimisers lie in the ball."""
         return min(2 * self.lipschitz / self.alpha * self.largest_weight, 2 * self.radius)
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         """Return the tilted risk's :meth:`Bounds.solver_tolerance`, with room for the rounding of exponents.
 
         ``4 eps tilt L (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: four times what the certificate of a point
         in the ball allows for exponents ``tilt loss`` whose margins and values are rounded.
         """
         exponents = 4 * EPS * self.tilt * self.lipschitz * self._loss_rounding
-        return self._resolvable(self.smoothness / self.alpha, tilt) + exponents
+        return self._resolvable(self.smoothness / self.alpha, linear_norm) + exponents
 
     @property
     def falls_with_samples(self) -> bool:
@@ -323,14 +323,14 @@ class WorstShareBounds(RobustWeightedRecord):
         weight = self.rows_per_person * self.largest_weight * (1 + 1e-12)
         return min(2 * self.lipschitz / self.alpha * weight, 2 * self.radius * (1 + 1e-12))
 
-    def solver_tolerance(self, tilt: float = 0.0) -> float:
+    def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         """Return the worst share's :meth:`Bounds.solver_tolerance`, with room for the rounding of weights.
 
         ``4 eps (L / width) (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: weights turn with losses over the
         width, as those of :class:`TiltedBounds` do over ``1 / tilt``.
         """
         weights = 4 * EPS * self.lipschitz / self.width * self._loss_rounding
-        return self._resolvable(self.smoothness / self.alpha, tilt) + self._reserve * weights
+        return self._resolvable(self.smoothness / self.alpha, linear_norm) + self._reserve * weights
 
 
 @dataclass(frozen=True)

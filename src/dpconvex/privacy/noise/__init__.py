@@ -1,6 +1,6 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
-from dpconvex.privacy.noise.exponential_sampler import choose
+from dpconvex.privacy.noise.exponential_sampler import exponential_mechanism
 from dpconvex.privacy.noise.noise_source import (
     EXACT,
     FAILURE_PROBABILITY,
@@ -15,5 +15,5 @@ from dpconvex.privacy.noise.noise_source import (
 
 __all__ = [
     "EXACT", "FAILURE_PROBABILITY", "FLOATING_POINT", "SAMPLERS", "SEEDED", "TAIL_PROBABILITY",
-    "NoiseSource", "Words", "choose", "on_grid",
+    "NoiseSource", "Words", "exponential_mechanism", "on_grid",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ _BITS = 384
 _NEGLIGIBLE = 120.0
 
 
-def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | None = None) -> int:
+def exponential_mechanism(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | None = None) -> int:
     """Sample index i with probability proportional to ``weights_i exp(-rate scores_i)``.
 
     Scores are integers below 2^53 in size, lower ones better; the rate is ``epsilon / 2`` for scores that move by at

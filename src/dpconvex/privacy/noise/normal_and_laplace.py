@@ -233,7 +233,7 @@ def _fill_rounded_normals(
     unfinished number are not counted: they must be offered again, with others behind them, or numbers that take many
     words would be rarer.
     """
-    used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
+    used: Any = np.int64(0)  # of one type with what `_draw_normal_word` returns, or it would be compiled twice
     ones = (_ONE << drop) - _ONE
     for index in range(first, out.size):
         sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
@@ -267,7 +267,7 @@ def _fill_rounded_normals(
 @numba.njit(nogil=True, cache=True)
 def _fill_normal_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Filled:
     """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded_normals` does."""
-    used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
+    used: Any = np.int64(0)  # of one type with what `_draw_normal_word` returns, or it would be compiled twice
     for index in range(first, out.shape[0]):
         sign, whole, fraction, at = _draw_normal_word(words, used, whole_parts)
         if at < 0:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpconvex.core.auc_pairs import ROW_WEIGHT, concordance_statistic, pair_statistic, pair_statistic_of_people
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.estimators.rates import tweedie_deviance
+from dpconvex.estimators.tweedie import tweedie_deviance
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import person_indices
 from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals

@@ -1,6 +1,6 @@
 r"""Penalties of tilted, robust and top-rank models, whose only mechanism is output perturbation.
 
-The reference population is that of classes in :mod:`dpconvex.planning.excess_and_prescriptions`, with a given variance
+The reference population is that of classes in :mod:`dpconvex.planning.excess_risk`, with a given variance
 of margins and mean curvature of the loss. The minimiser errs by the penalty, by the wall that bounds it and by the
 noise; a robust model also loses what the noise adds to the dual norm of its coefficients, which an adversary takes from
 every margin.
@@ -15,7 +15,7 @@ import numpy as np
 
 from dpconvex.checks import parameter_error
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.planning.excess_and_prescriptions import CURVATURE, MARGIN_VARIANCE, penalised_excess
+from dpconvex.planning.excess_risk import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
 from dpconvex.privacy.certificate import Parameters, calibrate
