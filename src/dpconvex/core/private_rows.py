@@ -308,7 +308,8 @@ class PrivateRows:
             raise ValueError(f"A score must be one of {list(queries.SCORES)}. Got {score.name!r} instead.")
 
         def private_score_part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            return (np.array([float(v @ np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0))]),)
+            scores = np.clip(np.nan_to_num((y - z) / limit), -1.0, 1.0)
+            return (np.array([float(v @ scores)]),)
 
         rows = self._own_rows.predicted(checked_finite_array(score.theta, self.bounds.dimension))  # margins as weights
         (exact,) = rows.sum_targets(private_score_part)

@@ -378,7 +378,8 @@ def descend_noisy_sgd(
         # Row by row: what a record gives must not depend on how many others were drawn.
         margins = block_margins(matrices.reshape(-1, theta.size), theta)
         targets = records.targets[batch]
-        gradient = np.tensordot(-loss.gradient(targets - margins.reshape(targets.shape), level), matrices, axes=2)
+        slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
+        gradient = np.tensordot(slopes, matrices, axes=2)
         gradient += term.scale * generator.standard_normal(theta.size)
         move = gradient / size + bounds.alpha * theta
         if shared is not None:

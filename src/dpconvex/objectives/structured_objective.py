@@ -58,7 +58,8 @@ class StructuredNormTerm:
 
     def gradient(self, theta: Array) -> Array:
         """``-M^T g'``."""
-        return np.asarray(-(self.loss.gradient(self._padded(-(self.matrix @ theta)))[0, :-1] @ self.matrix))
+        slopes = self.loss.gradient(self._padded(-(self.matrix @ theta)))[0, :-1]
+        return np.asarray(-(slopes @ self.matrix))
 
     def hessian(self, theta: Array) -> Array:
         """``M^T g'' M``."""
