@@ -199,7 +199,6 @@ class GradientRounds:
         return np.asarray(sums * unit / (self.mass * share))
 
     def _denoise_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, float]:
-        """Return the denoised mean of the rounds' released curvatures, and the noise that is left."""
         if self.config.inference:
             hessian, variance = self._combined_curvature(released, loss)
             values, _, vectors = curvatures.raise_curvature(hessian, variance)  # steps must not overshoot

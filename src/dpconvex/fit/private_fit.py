@@ -214,7 +214,6 @@ class PrivateFit:
         return self._refine(found, PosteriorLocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
 
     def _limited_squares(self, found: PosteriorEstimate, scale: float) -> PosteriorLocalLoss:
-        """Return the fit's least squares with intervals: the product of residual and row is limited as one."""
         width, theta = self.config.width, self.frame.row_coefficients(found.mean)
         tails = location.locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = tails.median_scale(scale)

@@ -355,7 +355,6 @@ def _descent_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
 
 
 def _check_descent_overflow(bounds: LinearBounds, steps: int, plain: Parameters, std: float) -> None:
-    """Raise if iterates could overflow, where slopes are no numbers any more."""
     turn = 1.0
     if plain["covariance"] is not None:
         turn = 1.0 / float(np.linalg.eigvalsh(np.array(plain["covariance"]))[0])
