@@ -51,23 +51,14 @@ class Task:
 
 
 TASKS: dict[str, Task] = {
-    "quantile": Task("DPQuantileRegressor"),
-    "newsvendor": Task("DPNewsvendor"),
-    "linear": Task("DPLinearRegression"),
-    "poisson": Task("DPPoissonRegressor"),
-    "gamma": Task("DPGammaRegressor"),
-    "tweedie": Task("DPTweedieRegressor"),
-    "hazard": Task("DPDiscreteHazard"),
-    "svm": Task("DPLinearSVC", labels=True),
-    "logistic": Task("DPLogisticRegression", labels=True),
-    "ordinal": Task("DPOrdinalRegression", labels=True),
-    "auc": Task("DPAUCClassifier", labels=True),
-    "top-rank": Task("DPTopRankClassifier", labels=True),
-    "tilted": Task("DPTiltedClassifier", labels=True),
-    "tilted-regression": Task("DPTiltedRegressor"),
-    "robust": Task("DPRobustClassifier", labels=True),
-    "robust-regression": Task("DPRobustRegressor"),
-}
+    "quantile": Task("DPQuantileRegressor"), "newsvendor": Task("DPNewsvendor"), "linear": Task("DPLinearRegression"),
+    "poisson": Task("DPPoissonRegressor"), "gamma": Task("DPGammaRegressor"), "tweedie": Task("DPTweedieRegressor"),
+    "hazard": Task("DPDiscreteHazard"), "svm": Task("DPLinearSVC", labels=True),
+    "logistic": Task("DPLogisticRegression", labels=True), "ordinal": Task("DPOrdinalRegression", labels=True),
+    "auc": Task("DPAUCClassifier", labels=True), "top-rank": Task("DPTopRankClassifier", labels=True),
+    "tilted": Task("DPTiltedClassifier", labels=True), "tilted-regression": Task("DPTiltedRegressor"),
+    "robust": Task("DPRobustClassifier", labels=True), "robust-regression": Task("DPRobustRegressor"),
+}  # fmt: skip
 
 _USUAL_FILE = CSVFormat()
 BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"

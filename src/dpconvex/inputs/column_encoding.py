@@ -172,11 +172,9 @@ def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) ->
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
     missing = {
-        "row": -2,
-        "other": other,
-        "indicator": len(column.labels) - 1,
+        "row": -2, "other": other, "indicator": len(column.labels) - 1,
         "value": column.values.index(constant) if constant in column.values else -1,
-    }[column.missing.rule]
+    }[column.missing.rule]  # fmt: skip
 
     def code(cell: Cell) -> int:
         index = declared.find(cell)

@@ -109,11 +109,9 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             raise InputError(f"The schema's '{name}' must be a table: write [{name}].")
         tables[name] = table
     readers: dict[str, Callable[[_Entry, Any], Column]] = {
-        "features": _parse_schema_number,
-        "flags": _parse_schema_flag,
-        "categories": _parse_schema_category,
+        "features": _parse_schema_number, "flags": _parse_schema_flag, "categories": _parse_schema_category,
         "dates": _parse_schema_date,
-    }
+    }  # fmt: skip
     if sum(len(tables[name]) for name in readers) > MOST_COLUMNS:
         raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
     columns: list[Column] = []

@@ -168,21 +168,15 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
             omitted.append(key)
     names, classes = fitted_names(estimator), estimator.classes_ if classifies(estimator) else None
     return {
-        "format": FORMAT,
-        "version": __version__,
-        "estimator": type(estimator).__name__,
-        "parameters": parameters,
-        "omitted": omitted,
-        "n_features": int(estimator.n_features_in_),
+        "format": FORMAT, "version": __version__, "estimator": type(estimator).__name__, "parameters": parameters,
+        "omitted": omitted, "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
         "product_names": _plain_model_data(vars(estimator).get("product_names_")),
         "columns": None if schema is None else schema_to_dict(schema),
         "coef": _plain_model_data(np.asarray(estimator.coef_)),
-        "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
-        "classes": _plain_model_data(classes),
-        "released": _plain_model_data(estimator.released_),
-        "certificate": json.loads(estimator.certificate_.to_json()),
-    }
+        "intercept": _plain_model_data(np.asarray(estimator.intercept_)), "classes": _plain_model_data(classes),
+        "released": _plain_model_data(estimator.released_), "certificate": json.loads(estimator.certificate_.to_json()),
+    }  # fmt: skip
 
 
 def _plain_model_data(value: object) -> object:
@@ -295,13 +289,10 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "feature_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
     "product_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
-    "columns": (_is(dict, _NONE), "null or an object"),
-    "coef": (_is(list), "a list"),
-    "intercept": (_is(int, float, list), "a number or a list"),
-    "classes": (_is(list, _NONE), "null or a list"),
-    "released": (_is(dict), "an object"),
-    "certificate": (_is(dict), "an object"),
-}
+    "columns": (_is(dict, _NONE), "null or an object"), "coef": (_is(list), "a list"),
+    "intercept": (_is(int, float, list), "a number or a list"), "classes": (_is(list, _NONE), "null or a list"),
+    "released": (_is(dict), "an object"), "certificate": (_is(dict), "an object"),
+}  # fmt: skip
 
 
 def _require_of_model_file(holds: object, sentence: str) -> None:
@@ -468,13 +459,11 @@ def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) 
     rows_per_person, person_weight = settings.get("rows_per_person", 1), settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
     pairs = {
-        "n_features": (bounds.n_features, width),
-        "guarantee": (certificate.guarantee, facts.guarantee),
-        "n_samples": (bounds.n_samples, facts.n_samples),
-        "neighbors": (bounds.neighbors, model.neighbors),
+        "n_features": (bounds.n_features, width), "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples), "neighbors": (bounds.neighbors, model.neighbors),
         "sampler": (model.sampler in SAMPLERS, True),
         **{name: (certificate.parameters.get(name), value) for name, value in facts.parameters.items()},
-    }
+    }  # fmt: skip
     # Facts of the certificate that are parameters of the estimator under the same name.
     given = {name for name, value in settings.items() if value is not None and name not in data["omitted"]}
     for item in fields(bounds):

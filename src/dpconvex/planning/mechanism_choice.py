@@ -335,12 +335,10 @@ def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -
 def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
     """Choose the smooth pairwise loss that a name or object stands for."""
     named: dict[str, SmoothPairLoss] = {
-        "logistic": PairLogistic("2"),
-        "natural-logistic": PairLogistic("e"),
-        "hinge": PairHinge(bandwidth or _HINGE_BANDWIDTH),
-        "squared": PairSquared(),
+        "logistic": PairLogistic("2"), "natural-logistic": PairLogistic("e"),
+        "hinge": PairHinge(bandwidth or _HINGE_BANDWIDTH), "squared": PairSquared(),
         "squared-hinge": PairSquaredHinge(),
-    }
+    }  # fmt: skip
     if isinstance(loss, str) and loss in named:
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
@@ -417,11 +415,9 @@ def choose_auc_mechanism(
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     named: dict[str, Mechanism] = {
-        "moments": Moments(),
-        "objective": PairwiseObjectivePerturbation(),
-        "output": OutputPerturbation(),
+        "moments": Moments(), "objective": PairwiseObjectivePerturbation(), "output": OutputPerturbation(),
         "gradient": NoisyGradientDescent(),
-    }
+    }  # fmt: skip
     found: Mechanism | None = None
     if isinstance(mechanism, str):
         found = named.get(mechanism)

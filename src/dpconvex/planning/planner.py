@@ -33,13 +33,10 @@ from dpconvex.types import Array
 
 RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
 MECHANISMS = {
-    "quantile": ("gradient", "objective", "output"),
-    "linear": ("gradient", "output"),
-    **dict.fromkeys(RATES, ("gradient", "objective", "output")),
-    "logistic": ("gradient", "objective", "output"),
-    "hazard": ("gradient",),
-    "ordinal": ("gradient",),
-}
+    "quantile": ("gradient", "objective", "output"), "linear": ("gradient", "output"),
+    **dict.fromkeys(RATES, ("gradient", "objective", "output")), "logistic": ("gradient", "objective", "output"),
+    "hazard": ("gradient",), "ordinal": ("gradient",),
+}  # fmt: skip
 MARGINS = ("logistic", "hazard", "ordinal")  # tasks whose risk is that of log odds
 QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",

@@ -471,12 +471,10 @@ class Certificate(CertifiedPromise):
 
     def _certificate_to_dict(self) -> Facts:
         return {
-            "format": FORMAT,
-            **{item.name: getattr(self, item.name) for item in fields(self)},
-            "guarantee": self.guarantee.to_dict(),
-            "bounds": self.bounds.to_dict(),
+            "format": FORMAT, **{item.name: getattr(self, item.name) for item in fields(self)},
+            "guarantee": self.guarantee.to_dict(), "bounds": self.bounds.to_dict(),
             "noise": {name: dict(vars(term)) for name, term in self.noise.items()},
-        }
+        }  # fmt: skip
 
     def _hash(self) -> str:
         content = self._certificate_to_dict()
@@ -515,12 +513,9 @@ class Certificate(CertifiedPromise):
     def _repr_html_(self) -> str:
         """Return the table of the certificate that a notebook shows."""
         facts = {
-            "guarantee": repr(self.guarantee),
-            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
-            "mechanism": self.mechanism,
-            "because": self.theorem,
-            "noise": self.sampler,
-        }
+            "guarantee": repr(self.guarantee), "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism, "because": self.theorem, "noise": self.sampler,
+        }  # fmt: skip
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 

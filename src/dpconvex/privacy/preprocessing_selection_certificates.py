@@ -226,11 +226,9 @@ class SelectionCertificate(CertifiedPromise):
         (noise,) = self.noise.values()
         check_number("noise", "a selection", noise, "a finite number of at least 0", 0.0, math.inf)
         allowed: dict[str, tuple[object, ...]] = {
-            "strategy": ("exponential", "repeat"),
-            "neighbors": RELATIONS,
-            "sampler": (EXACT, SEEDED),
+            "strategy": ("exponential", "repeat"), "neighbors": RELATIONS, "sampler": (EXACT, SEEDED),
             "label_set": (None, "given", "assumed public"),
-        }
+        }  # fmt: skip
         for name, values in allowed.items():
             require(getattr(self, name) in values, f"The selection's '{name}' must be one of {values}.")
         for guarantee in (self.guarantee, self.per_fit):

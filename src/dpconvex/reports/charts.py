@@ -91,11 +91,9 @@ def _svg_chart(title: str, description: str, height: float, body: list[str]) -> 
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
             f'aria-labelledby="plot-{number}-title plot-{number}-text">',
             f'<title id="plot-{number}-title">{escape(printable_text(title))}</title>',
-            f'<desc id="plot-{number}-text">{escape(printable_text(description))}</desc>',
-            *body,
-            "</svg>",
+            f'<desc id="plot-{number}-text">{escape(printable_text(description))}</desc>', *body, "</svg>",
         ]
-    )
+    )  # fmt: skip
 
 
 def standalone_svg(svg: str) -> str:
@@ -163,12 +161,10 @@ def tradeoff_chart(description: str, claim: Guarantee, more: Sequence[ChartCurve
     if answer:
         alarms, misses = f"false alarms: says “{answer}” wrongly", f"misses: does not say “{answer}” where it is so"
     return line_chart(
-        "What an attacker can achieve",
-        description,
+        "What an attacker can achieve", description,
         [tradeoff_chart_curve("the claim: no attack lies below", claim), guessing, *more],
-        ChartAxis(alarms, 0, 1, form="{:.0%}".format),
-        ChartAxis(misses, 0, 1, form="{:.0%}".format),
-    )
+        ChartAxis(alarms, 0, 1, form="{:.0%}".format), ChartAxis(misses, 0, 1, form="{:.0%}".format),
+    )  # fmt: skip
 
 
 def accuracy_chart(ahead: AccuracyForecast) -> str:

@@ -79,60 +79,39 @@ def render_report(
         loader=PackageLoader("dpconvex.reports", "."), autoescape=True, trim_blocks=True, finalize=printable_on_page
     )
     return environment.get_template("report.html").render(
-        title=f"Privacy report: {release.name or type(model).__name__}",
-        quote=wording.quotable_wording(model, release),
-        who=who,
-        missing=not all(answer for _, answer in who),
-        learned=_learned_columns(model, release.target),
-        unit=wording.unit_name_wording(certificate, release),
-        joins=certificate.neighbors == "add_or_remove_one",
-        limits=list(wording.limits_wording(certificate)),
-        method=wording.method_wording(certificate),
+        title=f"Privacy report: {release.name or type(model).__name__}", quote=wording.quotable_wording(model, release),
+        who=who, missing=not all(answer for _, answer in who), learned=_learned_columns(model, release.target),
+        unit=wording.unit_name_wording(certificate, release), joins=certificate.neighbors == "add_or_remove_one",
+        limits=list(wording.limits_wording(certificate)), method=wording.method_wording(certificate),
         scores=[score for score in scores if math.isfinite(score.value)],
         nist=nist_answers(certificate, release, ledger is not None),
-        does=(type(model).__doc__ or "").strip().split("\n")[0],
-        version=__version__,
-        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
-        certificate=certificate,
-        certificate_json=certificate.to_json(),
-        seeded=certificate.sampler.startswith("seeded"),
-        warnings=certificate.warnings,
-        promise=wording.promise_wording(guarantee),
-        formula=wording.formula_wording(guarantee),
-        kind=guarantee.kind,
+        does=(type(model).__doc__ or "").strip().split("\n")[0], version=__version__,
+        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"), certificate=certificate,
+        certificate_json=certificate.to_json(), seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings, promise=wording.promise_wording(guarantee),
+        formula=wording.formula_wording(guarantee), kind=guarantee.kind,
         factor=None if isinstance(guarantee, GaussianDP) else wording.largest_factor(guarantee.epsilon_bound),
-        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound,
-        attacks=attacks,
-        sharper=sharper,
+        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound, attacks=attacks, sharper=sharper,
         tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
-        groups=_report_group_promises(certificate),
-        whom=wording.unit_wording(certificate.unit),
-        thing="record" if certificate.unit == RECORD else "person",
-        things=certificate.bounds.counted,
+        groups=_report_group_promises(certificate), whom=wording.unit_wording(certificate.unit),
+        thing="record" if certificate.unit == RECORD else "person", things=certificate.bounds.counted,
         epsilons=[(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in deltas],
         noise=[
             (wording.quantity_wording(name), wording.noise_wording(term, certificate.bounds.counted))
             for name, term in certificate.noise.items()
         ],
-        mechanism=wording.mechanism_wording(certificate.mechanism),
-        sampler=wording.sampler_wording(certificate),
-        facts=_report_public_facts(certificate),
-        settings=_report_settings(certificate),
-        headings=facts_of_model.coefficient_problem_names(model),
-        coefficients=_report_coefficient_table(model, spread),
-        spread=spread,
-        bounded=facts_of_model.coefficient_column_bounds(model) is not None,
+        mechanism=wording.mechanism_wording(certificate.mechanism), sampler=wording.sampler_wording(certificate),
+        facts=_report_public_facts(certificate), settings=_report_settings(certificate),
+        headings=facts_of_model.coefficient_problem_names(model), coefficients=_report_coefficient_table(model, spread),
+        spread=spread, bounded=facts_of_model.coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
-        interval_plot=intervals,
-        interval_note=model._interval_note() or "",
-        effect_plot=None if intervals else effect_chart(model, _MOST_BARS),
-        ahead=ahead,
+        interval_plot=intervals, interval_note=model._interval_note() or "",
+        effect_plot=None if intervals else effect_chart(model, _MOST_BARS), ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
         accuracy_rows=[] if ahead is None else _report_accuracy_rows(ahead),
         extra=[(str(name).replace("_", " "), _shorten_report_value(value)) for name, value in sorted(released.items())],
-        remaining=None if ledger is None else ledger.remaining(),
-        charges=[] if ledger is None else ledger.entries(),
-    )
+        remaining=None if ledger is None else ledger.remaining(), charges=[] if ledger is None else ledger.entries(),
+    )  # fmt: skip
 
 
 def write_report(
@@ -212,13 +191,9 @@ def _report_coefficient_table(
 def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
     bounds = certificate.bounds
     names = {
-        "n_samples": bounds.counted,
-        "n_features": "columns",
-        "row_norm": "row norm, at most",
-        "max_norm": "norm of a mapped row, at most",
-        "alpha": "penalty alpha",
-        "fit_intercept": "intercept",
-    }
+        "n_samples": bounds.counted, "n_features": "columns", "row_norm": "row norm, at most",
+        "max_norm": "norm of a mapped row, at most", "alpha": "penalty alpha", "fit_intercept": "intercept",
+    }  # fmt: skip
     facts = [
         (label, _plain_report_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)
     ]

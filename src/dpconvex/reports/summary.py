@@ -51,14 +51,12 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
     facts = [
         ("guarantee", wording.guarantee_wording(certificate.guarantee)),
         ("meaning", wording.guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
-        ("promised to", certificate.unit),
-        ("neighbours", wording.neighbors_wording(certificate)),
-        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
-        ("because", certificate.theorem),
+        ("promised to", certificate.unit), ("neighbours", wording.neighbors_wording(certificate)),
+        ("mechanism", wording.mechanism_wording(certificate.mechanism)), ("because", certificate.theorem),
         ("public facts", wording.public_facts_wording(certificate)),
         *(("" if number else "noise", line) for number, line in enumerate(wording.noise_wording_lines(certificate))),
         ("sampler", wording.sampler_wording(certificate)),
-    ]
+    ]  # fmt: skip
     if labels is not None:
         facts.append(("label set", labels))
     if "invalid_rows" in certificate.parameters:

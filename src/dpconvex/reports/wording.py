@@ -46,17 +46,11 @@ _EVERY_STEP = "noise is added in every step of the solver"
 _BEFORE = "noise is added to the objective before it is minimised"
 _EVERY_PHASE = "noise is added to the coefficients after every phase"
 _MECHANISMS = {
-    "gradient": _EVERY_STEP,
-    "plain-gradient": _EVERY_STEP,
-    "structured-gradient": _EVERY_STEP,
-    "sgd": _EVERY_STEP,
-    "objective": _BEFORE,
-    "auc-objective": _BEFORE,
-    "output": "noise is added to the finished coefficients",
-    "moments": "noise is added to moments, from which the coefficients are computed",
-    "phased-erm": _EVERY_PHASE,
+    "gradient": _EVERY_STEP, "plain-gradient": _EVERY_STEP, "structured-gradient": _EVERY_STEP, "sgd": _EVERY_STEP,
+    "objective": _BEFORE, "auc-objective": _BEFORE, "output": "noise is added to the finished coefficients",
+    "moments": "noise is added to moments, from which the coefficients are computed", "phased-erm": _EVERY_PHASE,
     "phased-sgd": _EVERY_PHASE,
-}
+}  # fmt: skip
 _STEPS = (
     "The coefficients were found step by step. In every step each record says in which direction it would move them, "
     "with a weight of at most a fixed limit. The answers are added up, random noise is added to the total, and only "
