@@ -17,17 +17,9 @@ from importlib import import_module
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.privacy import objective_perturbation_calibration as calibration
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.description import Facts, describe, rebuild_description
-from dpconvex.privacy.objective_perturbation_calibration import (
-    objective_perturbation_delta,
-    objective_perturbation_epsilon,
-    objective_perturbation_laplace_scale,
-    objective_perturbation_scale,
-    trace_objective_delta,
-    trace_objective_laplace_scale,
-    trace_objective_scale,
-)
 
 RECORD = "one record"
 PERSON = "one person"  # with all its rows
@@ -157,21 +149,23 @@ class Bounds:
         if form is not None:
             lipschitz, ratio, neighbors, moved, rank = form
             if delta > 0:
-                return trace_objective_scale(epsilon, delta, lipschitz, ratio, neighbors)
-            return trace_objective_laplace_scale(epsilon, moved, ratio, rank)
+                return calibration.trace_objective_scale(epsilon, delta, lipschitz, ratio, neighbors)
+            return calibration.trace_objective_laplace_scale(epsilon, moved, ratio, rank)
         facts = (self.lipschitz, self.curvature_ratio)
         if delta > 0:
-            return objective_perturbation_scale(epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors)
+            return calibration.objective_perturbation_scale(
+                epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
+            )
         self._check_rank()
-        return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
+        return calibration.objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
 
     def linear_term_delta(self, epsilon: float, scale: float) -> float:
         """Return delta of Gaussian ``b`` of this scale."""
         form = self._trace_form
         if form is not None:
-            return trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
+            return calibration.trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
         ratio = self.lipschitz / scale
-        return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
+        return calibration.objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
 
     def linear_term_epsilon(self, scale: float) -> float:
         """Bound epsilon of l2-Laplace ``b`` of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
@@ -180,7 +174,7 @@ class Bounds:
             _, ratio, _, moved, rank = form
             return moved / scale + rank * math.log1p(ratio / rank)
         self._check_rank()
-        return objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
+        return calibration.objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
 
     def linear_term_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
