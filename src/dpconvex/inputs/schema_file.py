@@ -383,7 +383,6 @@ def _parse_schema_date(entry: _Entry, value: Any) -> SchemaDate:
 
 
 def _schema_format_reads_back(pattern: str) -> bool:
-    """Whether a format writes a date that it reads again."""
     if not pattern:
         return True
     probe = datetime.datetime(2024, 11, 23, 0, 0)

@@ -346,7 +346,13 @@ def _parse_model(data: Content) -> ModelFile:
     except CertificateError as error:
         raise ModelFileError(f"The model's certificate is not valid. {error}") from error
     model = _rebuild_model_estimator(data)
-    _check_model_certificate(model, certificate, data)
+    # What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is
+    # verified as stated, whatever this version would choose.
+    with _refusing_model_file("'parameters' do not allow a private fit"):
+        pairs = _stated_model_facts(model, certificate, data)
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
+    if wrong:
+        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
     classes, names, products = data["classes"], data["feature_names"], data["product_names"]
     _require_of_model_file(
         (classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there"
@@ -438,24 +444,12 @@ def _rebuild_model_estimator(data: Content) -> Fitted:
         return kind(**values)
 
 
-def _check_model_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
-    """Raise unless the certificate is about the estimator that the parameters describe.
-
-    What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
-    as stated, whatever this version would choose.
-    """
-    with _refusing_model_file("'parameters' do not allow a private fit"):
-        pairs = _stated_model_facts(model, certificate, data)
-        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
-    if wrong:
-        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
-
-
 def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
-    """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
     settings = model.get_params(deep=False)
-    facts = model._public_facts(PersonUnit.stated_by(bounds), width)
+    facts = model._public_facts(
+        PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows), width
+    )
     rows_per_person, person_weight = settings.get("rows_per_person", 1), settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
     pairs = {

@@ -192,7 +192,6 @@ class PlannedProblem:
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
-        """Return the predicted excess of the private fit of all levels."""
         bounds, mu = self.bounds, gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))

@@ -309,13 +309,9 @@ class Certificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls,
-        mechanism: str,
-        bounds: Bounds,
-        guarantee: Guarantee,
-        parameters: Parameters | None = None,
+        cls, mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None,
         seeded: bool = False,
-    ) -> Certificate:
+    ) -> Certificate:  # fmt: skip
         """Derive a certificate from public facts; the only way one is made."""
         chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item))
         derived = _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, chosen)
@@ -511,7 +507,6 @@ class Certificate(CertifiedPromise):
         return cls(**data)
 
     def _repr_html_(self) -> str:
-        """Return the table of the certificate that a notebook shows."""
         facts = {
             "guarantee": repr(self.guarantee), "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
             "mechanism": self.mechanism, "because": self.theorem, "noise": self.sampler,

@@ -116,10 +116,12 @@ def registry_entry(model: Fitted, release: ReleaseFileFacts | None = None) -> En
     certificate.verify()
     exact = certificate.sampler != FLOATING_POINT
     stated = promise_wording(certificate.guarantee)
+    named = all((release.name, release.controller, release.purpose, release.published))
+    tier = 1 if not named else 3 if release.budget_reason and release.data_source else 2
     return {
         "status": "Draft",
         "registry_authors": [release.author] if release.author else [],
-        "tier": _registry_tier(release),
+        "tier": tier,
         "deployment": {
             "name": release.name, "data_curator": release.controller, "intended_use": release.purpose,
             "data_product_type": "Machine learning model", "data_product_region": release.region,
@@ -163,13 +165,6 @@ def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: R
     """Write the entry of a fitted model as a YAML file; see :func:`registry_entry`."""
     write_file_atomically(path, ("\n".join(_registry_yaml_lines(registry_entry(model, release))) + "\n").encode())
     return Path(path)
-
-
-def _registry_tier(release: ReleaseFileFacts) -> int:
-    """Return the highest tier whose fields are all answered."""
-    if not all((release.name, release.controller, release.purpose, release.published)):
-        return 1
-    return 3 if release.budget_reason and release.data_source else 2
 
 
 def _registry_flavor(certificate: Certificate) -> Entry:

@@ -23,7 +23,7 @@ from dpconvex.reports import wording
 from dpconvex.reports.charts import accuracy_chart, effect_chart, interval_chart, tradeoff_chart, tradeoff_chart_curve
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import printable_on_page
-from dpconvex.reports.release_file import ReleaseFileFacts
+from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def render_report(
     ledger = model.ledger if ledger is None else ledger
     release = ReleaseFileFacts() if release is None else release
     spread, ahead = facts_of_model.coefficient_uncertainty(model), facts_of_model.forecast_model(model)
-    who = wording.release_answer_wording(release)
+    who = [(ask, getattr(release, field)) for field, ask in FIELDS.items() if field not in ("unit", "target")]
     attacks = [("by the claim", facts_of_model.attacker_limits(guarantee))]
     if sharper is not None:
         attacks.append(("by the mechanism itself", facts_of_model.attacker_limits(sharper)))
@@ -176,7 +176,6 @@ def _report_accuracy_rows(ahead: facts_of_model.AccuracyForecast) -> list[tuple[
 def _report_coefficient_table(
     model: Fitted, spread: facts_of_model.CoefficientUncertainty | None
 ) -> list[dict[str, object]]:
-    """Return the rows of coefficients with noise and public bounds."""
     rows, bounds = facts_of_model.coefficient_rows(model), facts_of_model.coefficient_column_bounds(model)
     first = len(rows) - len(facts_of_model.feature_names(model))  # 1 after an intercept
     table: list[dict[str, object]] = []
@@ -212,7 +211,6 @@ def _report_settings(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _flatten_report_settings(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield a setting, or those inside it, one line each."""
     if isinstance(value, dict):
         for inner, part in value.items():
             yield from _flatten_report_settings(f"{name}: {str(inner).replace('_', ' ')}", part)

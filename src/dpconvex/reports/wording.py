@@ -10,7 +10,7 @@ from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate, CertifiedNoise
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT
-from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
+from dpconvex.reports.release_file import ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
@@ -91,14 +91,12 @@ _NEIGHBORS = {
     "replace_one": ("one record is replaced by any other", "is replaced"),
     "add_or_remove_one": ("one record is added or removed", "is added or removed"),
     "replace_one_keeping_label": (
-        "one record is replaced by another with the same label",
-        "is replaced by one with the same label",
+        "one record is replaced by another with the same label", "is replaced by one with the same label",
     ),
-}
+}  # fmt: skip
 
 
 def _guarantee_wording_parts(guarantee: Guarantee) -> tuple[str, list[str]]:
-    """Return the kind of a guarantee, and its numbers as people write them."""
     if isinstance(guarantee, GaussianDP):
         return "Gaussian differential privacy", [f"mu = {guarantee.mu:g}"]
     epsilon = f"epsilon = {guarantee.epsilon_bound:g}"
@@ -256,12 +254,6 @@ def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
         f"for each {unit_name_wording(certificate, release)}: "
         "what can be learned from it changes little whether or not anybody's data were used, and whatever they are."
     )
-
-
-def release_answer_wording(release: ReleaseFileFacts) -> list[tuple[str, str]]:
-    """Return every question of a release file with its answer; empty where the file is silent."""
-    # The unit and the target have sections of their own.
-    return [(ask, getattr(release, field)) for field, ask in FIELDS.items() if field not in ("unit", "target")]
 
 
 def unprotected_wording(certificate: Certificate) -> list[str]:

@@ -173,7 +173,6 @@ class BowlMoreau(_QuadraticEnvelope):
     loss_class = Bowl
 
     def _height(self, u: Array, level: Array | None) -> tuple[Array, Array]:
-        """Return s of every row, and its level of at least 0."""
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         sizes = -np.sort(-self.modulus * np.abs(u), axis=1)
         water = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(1, u.shape[1] + 1)

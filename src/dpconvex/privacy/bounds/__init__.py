@@ -185,12 +185,10 @@ class Bounds:
 
     @property
     def _trace_form(self) -> tuple[float, float, str, float, int] | None:
-        """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one vector.
-
-        Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation, sensitivity
-        of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private where they
-        share one weight.
-        """
+        """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one vector."""
+        # Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation,
+        # sensitivity of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private
+        # where they share one weight.
         many = self.rows_per_person
         if not self.people and many == 1:
             return None
@@ -224,11 +222,9 @@ class Bounds:
 
     @property
     def _reserve(self) -> float:
-        """Factor on bounds of tolerances: 1 if the number of rows is public, else ``max(10, 2e6 / n)``, for 1e10 rows.
-
-        Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
-        are (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`).
-        """
+        # Factor on bounds of tolerances: 1 if the number of rows is public, else max(10, 2e6 / n), for 1e10 rows.
+        # Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
+        # are (dpconvex.objectives.EmpiricalObjective.refined_gradient).
         if self.neighbors == "replace_one" and not self.people:
             return 1.0
         return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
@@ -238,7 +234,6 @@ class Bounds:
         raise AttributeError
 
     def _facts(self, objective: str, *names: str, **more: object) -> Facts:
-        """Return the named facts of an objective, and some more."""
         return {"objective": objective, **{name: getattr(self, name) for name in names}, **more}
 
     def to_dict(self) -> Facts:
@@ -269,7 +264,6 @@ class Bounds:
             check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
 
     def _wrong(self, name: str, wanted: str, remedy: str = "", error: type[Exception] = ValueError) -> Exception:
-        """Return the error of a parameter that is not as it must be."""
         value = getattr(self, name)
         got = type(value).__name__ if name == "loss" else repr(value)
         text = f"The '{name}' parameter of {type(self).__name__} must be {wanted}. Got {got} instead."
