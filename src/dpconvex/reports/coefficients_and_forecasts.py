@@ -67,9 +67,9 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     bounds, noise, parameters = certificate.bounds, certificate.noise, certificate.parameters
     if model.takes_matrices or "feature_bounds" not in parameters:
         return None
-    intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
+    has_intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
     width = np.atleast_2d(model.coef_).shape[1]
-    row_map = RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
+    row_map = RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, has_intercept)
     if certificate.mechanism == "output":
         spread, exact = noise["release"].coordinate_std, True
     elif certificate.mechanism == "objective" and bounds.alpha > 0:
