@@ -14,28 +14,16 @@ from dpconvex.reports.release_file import ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
-    "mass": "number of valid records",
-    "columns": "range and centre of each column",
-    "lengths": "median row norm",
-    "moments": "second moments of the columns",
-    "labels": "number of labels, or of outcomes, of each kind",
-    "octaves": "order of magnitude of the target",
-    "targets": "location and scale of the target",
-    "mean row": "mean row, shared by all levels",
-    "rough gradients": "gradients of the first rounds",
-    "residuals": "location and scale of the residuals",
-    "margins": "histogram of the margins",
-    "gradients": "gradients of the middle rounds",
-    "curvature": "curvature of the loss",
-    "late gradients": "gradients of the last rounds",
-    "scores": "covariance of the gradients, for intervals",
-    "limits": "number of limited residuals, for intervals",
-    "centre": "mean row",
-    "count": "number of positive labels",
-    "difference": "difference of the classes",
-    "objective": "linear term of the objective",
-    "release": "coefficients",
-}
+    "mass": "number of valid records", "columns": "range and centre of each column", "lengths": "median row norm",
+    "moments": "second moments of the columns", "labels": "number of labels, or of outcomes, of each kind",
+    "octaves": "order of magnitude of the target", "targets": "location and scale of the target",
+    "mean row": "mean row, shared by all levels", "rough gradients": "gradients of the first rounds",
+    "residuals": "location and scale of the residuals", "margins": "histogram of the margins",
+    "gradients": "gradients of the middle rounds", "curvature": "curvature of the loss",
+    "late gradients": "gradients of the last rounds", "scores": "covariance of the gradients, for intervals",
+    "limits": "number of limited residuals, for intervals", "centre": "mean row", "count": "number of positive labels",
+    "difference": "difference of the classes", "objective": "linear term of the objective", "release": "coefficients",
+}  # fmt: skip
 _NUMBERS = {
     "sum": ("sum over the rows", "sums over the rows"),
     "mean": ("average over the rows", "averages over the rows"),
