@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from dpconvex.core import queries
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates, row_norms
@@ -40,8 +41,8 @@ class Silence(NoiseSource):
         return np.zeros(size)
 
 
-def handle(X, y, queries=QUERIES):
-    terms = {name: replace(query.calibrated_noise(BOUNDS, 1.0), releases=10**6) for name, query in queries.items()}
+def handle(X, y, asked=QUERIES):
+    terms = {name: replace(query.calibrated_noise(BOUNDS, 1.0), releases=10**6) for name, query in asked.items()}
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
 
@@ -201,3 +202,61 @@ def test_lengths_of_sparse_rows_do_not_underflow(matrix, value):
         return rows.slope_sum("asked", np.zeros(2), QuerySlope(None, 0.0, "clip"), coordinates, 1e-90) / 1e-90
 
     assert sparse_moved(csr_array(X), csr_array(other), query, ask) <= 1 + 1e-9
+
+
+class Anything(str):
+    """Text of the caller's own, which equals whatever it is compared with."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __str__(self):
+        return self
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+
+@pytest.mark.parametrize("known", list(QUERIES))
+def test_a_weighting_that_equals_anything_does_not_get_norms_for_weights(known):
+    """Norms of rows are kept for the next question; a slope that is multiplied by them has no bound."""
+    frame = Coordinates(np.diag([1.0, 50.0, 50.0, 50.0]), 1)
+
+    def ask(rows):
+        if known == "count":
+            rows.count("count", QueryStatistic("length", coordinates=frame), 1.0)
+        elif known == "moments":
+            rows.second_moments("moments", frame, 1.0)
+        return rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(None, weighting=Anything("weight")), frame)
+
+    assert moved("vector", ask) <= 1
+
+
+def test_factors_have_weightings_of_the_library():
+    factor = queries.registered_query_factor(QueryFactor("inside", weighting=Anything("square")), None)
+    slope = queries.registered_query_slope(QuerySlope(None, weighting=Anything("clip")), None)
+    assert type(factor.weighting) is str
+    assert type(slope.weighting) is str
+
+
+class Changing:
+    """Says another thing each time that it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __bool__(self):
+        self.asked += 1
+        return self.asked > 1
+
+
+def test_whether_a_histogram_is_by_label_is_asked_once():
+    """A histogram with more bins than its term only where some label is positive would raise by the labels."""
+    (X, y), _ = tables()
+    bins = {"bins": Query("histogram", 1, 3)}
+    for targets in (y, -np.abs(y)):
+        counts = handle(X, targets, bins).histogram("bins", QueryStatistic("target"), [0.0, 0.5], Changing())
+        assert counts.size == 3

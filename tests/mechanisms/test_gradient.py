@@ -275,3 +275,28 @@ def test_parts_of_the_rows_need_a_public_number_of_rows(name):
     forged = replace(certificate, parameters={**certificate.parameters, "fit": fit})
     with pytest.raises(CertificateError, match="public only where"):
         forged.verify()
+
+
+def test_rows_of_every_target_are_compared_with_the_certificate():
+    """Weights of the first target's rows serve all of them: rows of another map would be multiplied unbounded."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (200, 3)), rng.uniform(-1, 1, 200)
+    row_map = RowMap.from_bounds(3, (-1, 1))
+    bounds = LinearBounds(200, 3, Pinball(0.5), row_map.row_norm, row_map.max_norm, alpha=1e-3)
+    mechanism = NoisyGradientDescent()
+    settings = {"gradient": mechanism.settings(levels=(0.1, 0.9), targets=2)}
+    certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-5), settings, seeded=True)
+    rows = MemoryRows(X, y, row_map)
+    wide = replace(row_map, low=(-1e6,) * 3, high=(1e6,) * 3)
+    wrong = {
+        "max_norm": [rows, MemoryRows(X, y, wide)],
+        "n_records": [rows, MemoryRows(X[:50], y[:50], row_map)],
+        "own_weights": [rows, MemoryRows(X, y, row_map, weights=np.full(200, 1e9))],
+        "targets": [],
+    }
+    for fact, targets in wrong.items():
+        with pytest.raises(ValueError, match=f"They have {fact}="):
+            mechanism.release(targets, certificate, 0)
+    with pytest.raises(ValueError, match="They have targets=1"):  # an objective is that of one target
+        mechanism.release(EmpiricalObjective(rows, Pinball(0.5), 1e-3), certificate, 0)
+    assert mechanism.release([rows, MemoryRows(X, -y, row_map)], certificate, 0).shape == (2, 4)

@@ -77,7 +77,9 @@ KINKED_PROBLEMS = {
 
 
 @pytest.mark.parametrize(
-    ("solver", "gap"), [(Envelope(), 1e-7), (BlackBox("L-BFGS-B"), 1e-6), (BlackBox(gives_up), 1e-5)], ids=repr
+    ("solver", "gap"),
+    [(Envelope(), 1e-7), (BlackBox("L-BFGS-B"), 1e-6), (BlackBox(gives_up), 1e-5)],
+    ids=lambda value: repr(value).split(" at ")[0],  # an address differs between processes
 )
 @pytest.mark.parametrize("problem", KINKED_PROBLEMS)
 def test_kinked_matrix(solver, gap, problem):

@@ -214,7 +214,7 @@ class PrivateRows:
         With labels the counts of negative records come first.
         """
         inner = np.unique(checked_finite_array(edges))
-        bins = inner.size + 1
+        bins, by_label = inner.size + 1, bool(by_label)
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1), record_bound=1)
         self._kept.pop("counter", None)  # its memory is needed
         rows, value = self._valued(statistic)
@@ -377,7 +377,8 @@ class PrivateRows:
         once for all rows of the first target. Where a part alone is asked for, its weights are made: those of all rows
         would take longer.
         """
-        key: tuple[object, ...] = (weighting, limit, *_key(frame))
+        norms = _key(frame)  # shorter than every key of weights: whatever a weighting equals, norms are no weights
+        key: tuple[object, ...] = norms if weighting is None else (weighting, limit, *norms)
         view, slot = (id(self._rows), self._size), "weights"
         made = self._held(slot, key)
         alone = self._size is not None and made is None
@@ -388,7 +389,6 @@ class PrivateRows:
             whole_first = self._size is None and self._rows is self._rows_by_target[0]
             source = self if alone or whole_first else self._view(self._rows_by_target[0], None)
             weights = None if weighting is None else _PrivateRowWeights(weighting, limit)
-            norms: tuple[object, ...] = (None, 1.0, *_key(frame))
             if not alone:  # what belongs to a part is needed no more, and memory is
                 for other in set(self._kept) - {"coordinates", "weights"}:
                     del self._kept[other]

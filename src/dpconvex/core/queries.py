@@ -327,7 +327,8 @@ def registered_query_slope(slope: QuerySlope, stated: object) -> QuerySlope:
             f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {slope.weighting!r} instead."
         )
     loss = None if slope.loss is None else registered_query_loss(slope.loss, stated)
-    own = QuerySlope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label), float(slope.limit))
+    weighting = WEIGHTINGS[WEIGHTINGS.index(slope.weighting)]  # text of the caller's own may equal anything
+    own = QuerySlope(loss, float(slope.offset), weighting, bool(slope.by_label), float(slope.limit))
     if not _SMALLEST <= own.largest <= _LARGEST:
         raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
     return own
@@ -348,7 +349,7 @@ def registered_query_factor(factor: QueryFactor, stated: object) -> QueryFactor:
     """Return a factor made anew from plain data, or raise."""
     if factor.weighting not in ("weight", "square"):
         raise ValueError(f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead.")
-    weighting = str(factor.weighting)
+    weighting = WEIGHTINGS[WEIGHTINGS.index(factor.weighting)]
     if factor.kind == "inside":
         return QueryFactor("inside", None, float(factor.width), weighting)
     if factor.kind not in ("slope", "curvature") or factor.loss is None:

@@ -59,7 +59,8 @@ def map_dense_rows(
     limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
     # No entry is larger than the larger end of its column: most rows are short by what their first entries lack.
     ends = np.maximum(np.abs((low - shift) * scale), np.abs((high - shift) * scale)) ** 2
-    missing, squares = ends.sum() * (1.0 + 1e-9) - limit, np.empty(4)  # 1e-9 is more than all roundings
+    roundings = 1e-9 + columns * 1e-15  # more than those of both sums, of however many columns
+    missing, squares = ends.sum() * (1.0 + roundings) - limit, np.empty(4)
     glances = _GLANCES if missing <= ends[:_GLANCES].sum() else 0
     for first in range(0, rows, 4):
         last = min(first + 4, rows)

@@ -189,8 +189,7 @@ class NoisyGradientDescent(PrivateMechanism):
     ) -> Array:
         """Return private coefficients by gradient descent; what was released on the way goes into ``record``."""
         rows_by_target = objective if isinstance(objective, list) else [objective.rows]
-        if isinstance(objective, list):
-            check_descent_rows(rows_by_target, certificate)
+        check_descent_rows(rows_by_target, certificate)
         rows = PrivateRows(rows_by_target, certificate, noise)
         if certificate.mechanism == PLAIN:
             return run_plain_descent(rows, certificate)
@@ -206,14 +205,18 @@ class NoisyGradientDescent(PrivateMechanism):
 
 
 def check_descent_rows(rows_by_target: list[Rows], certificate: Certificate) -> None:
-    """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared."""
+    """Raise unless rows are those that a descent's certificate was issued for; only public facts are compared.
+
+    Those of every target: all of them are weighted by the lengths of the first one's rows.
+    """
     bounds, several = certificate.bounds, certificate.parameters["gradient"].get("targets", 1)
-    stated = {"targets": several, **bounds.row_facts}
-    rows = rows_by_target[0]
-    found = {"targets": len(rows_by_target), "own_weights": rows.own_weights, **rows.row_map.public_facts}
-    if bounds.neighbors == "replace_one":
-        stated["n_records"], found["n_records"] = bounds.n_samples, rows.n_records
-    for name, value in stated.items():
+    counted = bounds.neighbors == "replace_one"
+    stated = {"targets": several, **bounds.row_facts, **({"n_records": bounds.n_samples} if counted else {})}
+    comparisons: list[Facts] = [{"targets": len(rows_by_target)}]
+    for rows in rows_by_target:
+        comparisons.append({"own_weights": rows.own_weights, **rows.row_map.public_facts, "n_records": rows.n_records})
+    for name, found in ((name, found) for found in comparisons for name in stated if name in found):
+        value = stated[name]
         if not math.isclose(value, found[name], rel_tol=1e-12):
             raise ValueError(
                 f"The rows given to a release must be those of its certificate. They have {name}={found[name]!r}, but "
