@@ -69,13 +69,9 @@ _WIDE = 0.2  # of the range: an interval that is wider tells next to nothing
 _RANGE_QUESTIONS = 3  # that find a range privately, among 8
 _BEYOND = 0.02  # of the rows, at most, lie beyond it
 _NEEDS = {
-    "accuracy": "classes_",
-    "log_loss": "predict_proba",
-    "cost": "underage_cost",
-    "auc": "decision_function",
-    "deviance": "rate_bounds",
-    "calibration": "predict_proba",
-}
+    "accuracy": "classes_", "log_loss": "predict_proba", "cost": "underage_cost", "auc": "decision_function",
+    "deviance": "rate_bounds", "calibration": "predict_proba",
+}  # fmt: skip
 _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
 
 
@@ -589,9 +585,6 @@ def _describe_evaluated_curve(
 
     low, high = np.quantile(observed(possible), levels, axis=0)
     return {
-        "predicted": (np.arange(bins) + 0.5) / bins,
-        "observed": observed(released),
-        "low": low,
-        "high": high,
+        "predicted": (np.arange(bins) + 0.5) / bins, "observed": observed(released), "low": low, "high": high,
         "rows": counts[:bins] + counts[bins:],
-    }
+    }  # fmt: skip

@@ -26,15 +26,8 @@ from dpconvex.estimators.linear import PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import charge_private_model, keep_model_on_failure, without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
+from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
-from dpconvex.inputs.settings import (
-    Model,
-    fitted_names,
-    invalid_rows_setting,
-    resolve_budget_setting,
-    split_sizes_setting,
-    target_range_setting,
-)
 from dpconvex.inputs.training_data import read_training, refuse_partitioned_data, takes_columns_in_order
 from dpconvex.models.model_file import REBUILDING, ModelFileError
 from dpconvex.privacy.bounds import RECORD
@@ -147,7 +140,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     True
     """
 
-    estimator: Model
+    estimator: settings.Model
     coverage: float = 0.9
     _: KW_ONLY
     calibration_share: float = 0.25
@@ -200,7 +193,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         seeded = self.random_state is not None
         model = self._model(0 if seeded else None)
         training, held = self._parts(n_samples)
-        guarantee = resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal")
+        guarantee = settings.resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal")
         calibration = EvaluationCertificate.issue(
             guarantee, "conformal", "counts", held, 1, COUNTS, seeded=seeded, people=groups
         )
@@ -211,7 +204,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         )
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
-        return split_sizes_setting(n_samples, "calibration_share", self.calibration_share, "DPConformal")
+        return settings.split_sizes_setting(n_samples, "calibration_share", self.calibration_share, "DPConformal")
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
         """Return the noisy centred count that the intervals' threshold must reach, or raise if no rows could."""
@@ -230,7 +223,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _score_bound(self) -> float:
         bound = self.score_bound
         if bound is None:
-            bound = target_range_setting(self.estimator, "score_bound", "DPConformal")
+            bound = settings.target_range_setting(self.estimator, "score_bound", "DPConformal")
         allowed = "a finite number above 0"
         return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
 
@@ -254,7 +247,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         X, groups = split_people(X, groups)
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
-        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(probe) else None
+        clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(probe) else None
         rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
         target = np.asarray(target, dtype=np.float64)
         people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
@@ -287,7 +280,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
         self.estimator_, self.certificate_ = model, certificate
         self.n_features_in_ = probe.n_features_in_
-        if (names := fitted_names(probe)) is not None:
+        if (names := settings.fitted_names(probe)) is not None:
             self.feature_names_in_ = model.feature_names_in_ = names
 
     @staticmethod
@@ -417,7 +410,7 @@ def _check_interval_certificates(intervals: DPConformal, certificate: ConformalC
         or intervals._parts(training + held) != (training, held)
         or calibration.sampler.startswith("seeded") != certificate.fit.sampler.startswith("seeded")
         or model.neighbors != certificate.neighbors
-        or resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
+        or settings.resolve_budget_setting(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
     ):
         raise ModelFileError("The certificates of the intervals do not follow from the parameters.")
     intervals._wanted(calibration)  # raises where so few rows could not show the coverage

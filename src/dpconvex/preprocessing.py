@@ -99,7 +99,6 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return PreprocessingCertificate(guarantee, "quantile-bounds", int(n_samples), int(n_features), noise, sampler)
 
     def _searched(self, columns: int) -> tuple[Array, Array]:
-        """Return the public range of each column."""
         found = resolve_bounds_setting("search_bounds", self.search_bounds, columns, "DPQuantileBounds")
         if found is None:
             remedy = "Write what is known without the data."

@@ -59,7 +59,6 @@ _RESPONSES = ("predict", "predict_proba", "decision_function")
 def _predict_for_selection(
     model: input_settings.Classifier, X: Array, response: str
 ) -> tuple[Targets, NDArray[np.bool_]]:
-    """Return a candidate's answers row by row, and whether each row is finite."""
     if issparse(X):  # checked when it was read
         return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
     usable = np.asarray(np.isfinite(X).all(axis=1))
@@ -425,7 +424,14 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         guarantee = input_settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, "DPSelect")
-        training, held = self._selection_parts(n_samples)
+        input_settings.check_ledger_setting(self.ledger, "DPSelect")
+        model = self.estimator
+        total = input_settings.resolve_samples_setting(
+            model.neighbors, model.nominal_samples, n_samples, type(model).__name__
+        )
+        training, held = input_settings.split_sizes_setting(
+            total, "validation_share", self.validation_share, "DPSelect"
+        )
         score = selection_score(self.estimator, self.scoring, self.score_bound)
         if self.strategy not in _STRATEGIES:
             raise parameter_error("strategy", "DPSelect", f"one of {_STRATEGIES}", repr(self.strategy))
@@ -468,16 +474,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
             )
-        facts = (guarantee, strategy, repeats if strategy == "repeat" else None, training, held, score.bounds, fits)
-        return SelectionCertificate.issue(*facts, label_set=found, seeded=self.random_state is not None)
-
-    def _selection_parts(self, n_samples: int) -> tuple[int, int]:
-        """Return how many rows a selection trains and validates on: nominal numbers under add-or-remove-one."""
-        input_settings.check_ledger_setting(self.ledger, "DPSelect")
-        model = self.estimator
-        facts = model.neighbors, model.nominal_samples, n_samples
-        total = input_settings.resolve_samples_setting(*facts, type(model).__name__)
-        return input_settings.split_sizes_setting(total, "validation_share", self.validation_share, "DPSelect")
+        stated = (guarantee, strategy, repeats if strategy == "repeat" else None, training, held, score.bounds, fits)
+        return SelectionCertificate.issue(*stated, label_set=found, seeded=self.random_state is not None)
 
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
         """Select a candidate privately, and keep its fit.

@@ -42,8 +42,7 @@ _FAR_TARGET = 1e3  # targets far beyond their range: slopes are at their largest
 
 @task_options.with_model_options
 def audit(
-    settings: task_options.Settings,
-    task: task_options.TaskOption = "quantile",
+    settings: task_options.Settings, task: task_options.TaskOption = "quantile",
     sampler: Annotated[str | None, text_option(SAMPLER)] = None,
     n_samples: Annotated[int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
     n_features: Annotated[int, typer.Option(*COLUMNS, help="Columns of invented data.", min=1, max=1_000)] = 1,
@@ -53,7 +52,7 @@ def audit(
     seed: Annotated[int | None, typer.Option(help="Seed of the invented data, and of your own sampler.", min=0)] = None,
     plot: Annotated[Path | None, typer.Option(help="Where to draw the trade-off curves (SVG).")] = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Attack a mechanism on neighbouring data sets and prove a lower bound on its epsilon.
 
     Runs it again and again on invented data, so it costs no budget. An audit never proves privacy:

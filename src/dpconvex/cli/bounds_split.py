@@ -62,13 +62,11 @@ bounds = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_ar
 @bounds.command()
 @output.reports_errors
 def init(
-    data: DataArgument,
-    target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
+    data: DataArgument, target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write a template of a schema of bounds: names of the columns and what they seem to hold, never values.
 
     What a column seems to hold depends on every value of it, and is not covered by any budget.
@@ -98,14 +96,12 @@ def init(
 @bounds.command()
 @output.reports_errors
 def check(
-    data: DataArgument,
-    schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
+    data: DataArgument, schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
     target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Count the cells that a schema of bounds cannot read, before a fit is paid for. Not private: for your eyes only.
 
     The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
@@ -194,16 +190,14 @@ def _toml_key(name: str) -> str:
 
 @output.reports_errors
 def split(
-    data: DataArgument,
-    train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
+    data: DataArgument, train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
     test: Annotated[Path, typer.Option(help="Where to write the test rows.")],
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
     by: Annotated[str | None, text_option("Column that decides, such as a person: its rows stay together.")] = None,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Split a table into training rows and test rows, whatever the rows hold.
 
     Indices of rows decide, by a public seed: a record that is replaced stays on its side, and both sides have the same

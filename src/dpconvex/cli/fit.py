@@ -35,16 +35,13 @@ def fit(
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
     dataset: task_options.DatasetOption = "default",
     report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
-    release: task_options.ReleaseOption = None,
-    registry: task_options.RegistryOption = None,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    release: task_options.ReleaseOption = None, registry: task_options.RegistryOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     engine: Annotated[str, text_option("memory (default), or dask for tables larger than memory.", ENGINE)] = "memory",
     scheduler: Annotated[str | None, text_option("Address of a Dask scheduler that sees the files.", ENGINE)] = None,
     memory_limit: Annotated[str | None, text_option("Memory for Dask, like 2GB; by default half.", ENGINE)] = None,
-    person: task_options.PersonOption = None,
-    json_: task_options.JsonOption = False,
-) -> None:
+    person: task_options.PersonOption = None, json_: task_options.JsonOption = False,
+) -> None:  # fmt: skip
     """Fit a private model to a table and write it as JSON.
 
     Run `dpconvex bounds check` first: how many cells the schema cannot read is private, and not said here. Everything
@@ -152,10 +149,9 @@ def certify(
     n_features: Annotated[int | None, text_option("Number of columns, without a schema.", names=COLUMNS)] = None,
     n_classes: Annotated[int | None, text_option("Number of classes; by default that of --classes, or 2.")] = None,
     feature_bounds: Annotated[Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)] = None,
-    formula: task_options.FormulaOption = None,
-    person: task_options.PersonOption = None,
+    formula: task_options.FormulaOption = None, person: task_options.PersonOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Print the certificate of a fit before any data is read.
 
     With the schema, options and number of rows of a fit it is the certificate of that fit.

@@ -35,14 +35,12 @@ def open_ledger(path: Path, dataset: str) -> Ledger:
 @ledger.command()
 @reports_errors
 def init(
-    path: PathArgument,
-    epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
+    path: PathArgument, epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
     delta: Annotated[float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")] = None,
     mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
     composition: Annotated[str | None, text_option("`sums` adds the stated epsilons and deltas.")] = None,
-    dataset: DatasetOption = "default",
-    json_: JsonOption = False,
-) -> None:
+    dataset: DatasetOption = "default", json_: JsonOption = False,
+) -> None:  # fmt: skip
     """Create a ledger, the privacy budget of a data set: --epsilon and --delta, or --mu."""
     if epsilon is None and mu is None:
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
@@ -63,9 +61,8 @@ def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOpti
 def check(
     path: PathArgument,
     head: Annotated[str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")] = None,
-    dataset: DatasetOption = "default",
-    json_: JsonOption = False,
-) -> None:
+    dataset: DatasetOption = "default", json_: JsonOption = False,
+) -> None:  # fmt: skip
     """Check every record and total of the ledger.
 
     A charge checks the newest ones only. With --head, removed charges and older copies are found too.

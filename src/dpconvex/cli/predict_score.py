@@ -65,10 +65,9 @@ def predict(
     keep: Annotated[list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Predict for every row of a table, in its order.
 
     Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an empty prediction.
@@ -156,8 +155,7 @@ def _residual_bound_option(given: str | None) -> float | str | None:
 
 @task_options.with_options(("epsilon", "delta", "mu"))
 def score(
-    settings: task_options.Settings,
-    model: ModelArgument,
+    settings: task_options.Settings, model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
     metric: Annotated[str | None, text_option(METRICS)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
@@ -167,10 +165,9 @@ def score(
         str | None, text_option("Residuals beyond it count as that far; private pays for a range that fits.")
     ] = None,
     person: Annotated[str | None, text_option("Column that names people: each counts once, with all rows.")] = None,
-    delimiter: task_options.DelimiterOption = None,
-    encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Score a model on private rows: with noise, an interval and a guarantee of its own.
 
     A score without noise is not private: it is computed nowhere here.

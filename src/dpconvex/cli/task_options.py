@@ -51,23 +51,14 @@ class Task:
 
 
 TASKS: dict[str, Task] = {
-    "quantile": Task("DPQuantileRegressor"),
-    "newsvendor": Task("DPNewsvendor"),
-    "linear": Task("DPLinearRegression"),
-    "poisson": Task("DPPoissonRegressor"),
-    "gamma": Task("DPGammaRegressor"),
-    "tweedie": Task("DPTweedieRegressor"),
-    "hazard": Task("DPDiscreteHazard"),
-    "svm": Task("DPLinearSVC", labels=True),
-    "logistic": Task("DPLogisticRegression", labels=True),
-    "ordinal": Task("DPOrdinalRegression", labels=True),
-    "auc": Task("DPAUCClassifier", labels=True),
-    "top-rank": Task("DPTopRankClassifier", labels=True),
-    "tilted": Task("DPTiltedClassifier", labels=True),
-    "tilted-regression": Task("DPTiltedRegressor"),
-    "robust": Task("DPRobustClassifier", labels=True),
-    "robust-regression": Task("DPRobustRegressor"),
-}
+    "quantile": Task("DPQuantileRegressor"), "newsvendor": Task("DPNewsvendor"), "linear": Task("DPLinearRegression"),
+    "poisson": Task("DPPoissonRegressor"), "gamma": Task("DPGammaRegressor"), "tweedie": Task("DPTweedieRegressor"),
+    "hazard": Task("DPDiscreteHazard"), "svm": Task("DPLinearSVC", labels=True),
+    "logistic": Task("DPLogisticRegression", labels=True), "ordinal": Task("DPOrdinalRegression", labels=True),
+    "auc": Task("DPAUCClassifier", labels=True), "top-rank": Task("DPTopRankClassifier", labels=True),
+    "tilted": Task("DPTiltedClassifier", labels=True), "tilted-regression": Task("DPTiltedRegressor"),
+    "robust": Task("DPRobustClassifier", labels=True), "robust-regression": Task("DPRobustRegressor"),
+}  # fmt: skip
 
 _USUAL_FILE = CSVFormat()
 BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"
@@ -80,17 +71,13 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "neighbors": (str, "replace_one (default) or add_or_remove_one.", BUDGET),
     "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
     "invalid_rows": (
-        str,
-        "error (default), which is visible, or ignore: rows with missing or infinite values or unknown labels "
-        "count nowhere.",
-        BUDGET,
+        str, "error (default), which is visible, or ignore: rows with missing or infinite values or unknown labels "
+        "count nowhere.", BUDGET,
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
     "quantile": (str, "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.", MODEL),
     "power": (
-        float,
-        "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by default.",
-        MODEL,
+        float, "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by default.", MODEL,
     ),
     "rate_bounds": (str, "Public range of the means of poisson, gamma and tweedie: 0.1,50; wide by default.", MODEL),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
@@ -112,10 +99,8 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
         MODEL,
     ),
     "inference": (
-        bool,
-        "Whether to pay for confidence intervals of the coefficients (linear, poisson, gamma, tweedie, "
-        "quantile, logistic); no by default.",
-        MODEL,
+        bool, "Whether to pay for confidence intervals of the coefficients (linear, poisson, gamma, tweedie, "
+        "quantile, logistic); no by default.", MODEL,
     ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
@@ -123,7 +108,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "row_norm": (float, "Bound on the norm of a row, in mapped units.", MODEL),
     "coef_bound": (float, "Bound on the norm of the mapped coefficients.", MODEL),
     "fit_intercept": (bool, "Whether to fit an intercept; yes by default.", MODEL),
-}
+}  # fmt: skip
 OPTION_NAMES.update(OPTIONS)
 
 # Other commands' names for the same facts are taken too.

@@ -59,14 +59,11 @@ def verify(
 
 @output.reports_errors
 def report(
-    model: ModelArgument,
-    out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
-    release: ReleaseOption = None,
-    registry: RegistryOption = None,
+    model: ModelArgument, out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
+    release: ReleaseOption = None, registry: RegistryOption = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger of the data, whose charges the report shows.")] = None,
-    dataset: DatasetOption = "default",
-    json_: JsonOption = False,
-) -> None:
+    dataset: DatasetOption = "default", json_: JsonOption = False,
+) -> None:  # fmt: skip
     """Write a report on a model for people: what was released, and what an attacker can learn.
 
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.inputs import schema as schemas
 from dpconvex.inputs.bounded_transforms import transform_numbers
 from dpconvex.inputs.cells import (
     Cell,
@@ -28,16 +29,6 @@ from dpconvex.inputs.cells import (
     map_cells,
 )
 from dpconvex.inputs.csv_reader import CSVFormat
-from dpconvex.inputs.schema import (
-    CALENDAR,
-    Column,
-    Schema,
-    SchemaCategory,
-    SchemaDate,
-    SchemaFlag,
-    SchemaNumber,
-    source_column,
-)
 from dpconvex.types import Array
 
 
@@ -81,30 +72,30 @@ def _indicator_block(codes: NDArray[np.intp], width: int) -> EncodedBlock:
     return EncodedBlock(np.maximum(codes, 0).astype(np.int32)[:, None], values[:, None], width)
 
 
-def encode_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
+def encode_columns(schema: schemas.Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
     """Return the rows of every block of a schema, from cells of at least the columns ``schema.inputs``."""
     found: dict[str, EncodedBlock] = {}
     for column in schema.columns:
-        encoded = _encode_column(column, cells[source_column(column)], schema.file)
+        encoded = _encode_column(column, cells[schemas.source_column(column)], schema.file)
         for block, rows in zip(column.blocks, encoded, strict=True):
             found[block.name] = rows if block.reference is None else rows.without(block.reference[0])
     return [*found.values(), *(found[item.left].times(found[item.right]) for item in schema.interactions)]
 
 
-def _encode_column(column: Column, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
-    if isinstance(column, SchemaNumber):
+def _encode_column(column: schemas.Column, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
+    if isinstance(column, schemas.SchemaNumber):
         return [_encode_numbers(column, cells, file)]
-    if isinstance(column, SchemaCategory):
+    if isinstance(column, schemas.SchemaCategory):
         return [_encode_categories(column, cells, file)]
-    if isinstance(column, SchemaFlag):
+    if isinstance(column, schemas.SchemaFlag):
         return [_encode_flags(column, cells, file)]
     return _encode_dates(column, cells, file)
 
 
-def invalid_encoded_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[Column]:
+def invalid_encoded_columns(schema: schemas.Schema, cells: Mapping[str, Cells]) -> list[schemas.Column]:
     """Return the columns in which a missing value makes a row invalid; for a message, which names them."""
     strict = [column for column in schema.columns if column.missing.rule == "row"]
-    encoded = {column: _encode_column(column, cells[source_column(column)], schema.file) for column in strict}
+    encoded = {column: _encode_column(column, cells[schemas.source_column(column)], schema.file) for column in strict}
     return [column for column, blocks in encoded.items() if any(np.isnan(block.values).any() for block in blocks)]
 
 
@@ -133,7 +124,7 @@ def encoded_sparse_matrix(blocks: list[EncodedBlock]) -> Any:
     return found
 
 
-def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
+def _encode_numbers(column: schemas.SchemaNumber, cells: Cells, file: CSVFormat) -> EncodedBlock:
     numbers = cells.as_numbers(file.decimal)
     missing = np.isnan(numbers)
     rule = column.missing.rule
@@ -165,18 +156,16 @@ def _encode_numbers(column: SchemaNumber, cells: Cells, file: CSVFormat) -> Enco
     return EncodedBlock(columns, values, width)
 
 
-def _encode_categories(column: SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
+def _encode_categories(column: schemas.SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
     meant: list[int] = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
     missing = {
-        "row": -2,
-        "other": other,
-        "indicator": len(column.labels) - 1,
+        "row": -2, "other": other, "indicator": len(column.labels) - 1,
         "value": column.values.index(constant) if constant in column.values else -1,
-    }[column.missing.rule]
+    }[column.missing.rule]  # fmt: skip
 
     def code(cell: Cell) -> int:
         index = declared.find(cell)
@@ -192,7 +181,7 @@ def flag_word(matcher: CellWordMatcher, cell: Cell) -> int | None:
     return matcher.find(cell._replace(text=None if cell.text is None else cell.text.lower()))
 
 
-def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedBlock:
+def _encode_flags(column: schemas.SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedBlock:
     declared = CellWordMatcher((*column.true, *column.false), file.decimal)
 
     def code(cell: Cell) -> int:
@@ -206,7 +195,7 @@ def _encode_flags(column: SchemaFlag, cells: Cells, file: CSVFormat) -> EncodedB
     return _dense_block(values, missing.astype(np.float64)) if rule == "indicator" else _dense_block(values)
 
 
-def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
+def _encode_dates(column: schemas.SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
     times = encode_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
@@ -218,7 +207,7 @@ def _encode_dates(column: SchemaDate, cells: Cells, file: CSVFormat) -> list[Enc
     return [*found, _dense_block(missing.astype(np.float64))] if rule == "indicator" else found
 
 
-def _encode_calendar(column: SchemaDate, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
+def _encode_calendar(column: schemas.SchemaDate, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
     """Encode one part of a column of dates: days passed, or a position in a cycle."""
     days = times.astype("datetime64[D]")
     seconds = (times - days).astype(np.int64)
@@ -234,13 +223,13 @@ def _encode_calendar(column: SchemaDate, part: str, times: NDArray[np.datetime64
         phase, period = seconds // 3600, 24.0
     else:
         phase, period = (days - times.astype("datetime64[Y]")).astype(np.int64), 366.0
-    if part in CALENDAR:
-        return _indicator_block(phase.astype(np.intp), len(CALENDAR[part]))
+    if part in schemas.CALENDAR:
+        return _indicator_block(phase.astype(np.intp), len(schemas.CALENDAR[part]))
     angle = 2 * math.pi * phase / period
     return _dense_block(np.sin(angle), np.cos(angle))
 
 
-def encode_times(column: SchemaDate, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
+def encode_times(column: schemas.SchemaDate, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
     """Return the times that cells stand for, NaT where they stand for none."""
     if cells.text is None and cells.numbers is None and cells.times is not None:
         return cells.times

@@ -241,13 +241,6 @@ def read_csv_blocks(file: IO[bytes], size: int = _BLOCK) -> Iterator[bytes]:
         yield block if block.endswith(b"\n") else block + file.readline()
 
 
-def find_csv_line_end(file: IO[bytes], position: int) -> int:
-    """Return the first byte after the next line end, or after the file."""
-    file.seek(position)
-    file.readline()
-    return file.tell()
-
-
 @contextlib.contextmanager
 def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a CSV file, packed or not; an archive must hold one table."""

@@ -165,7 +165,6 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
 
 
 def _is_empty(cells: Cells, file: CSVFormat) -> Mask:
-    """Return which cells hold nothing, or a word for a missing value."""
     words = {"", *file.missing}
     return map_cells(cells, lambda cell: cell == Cell() or cell.text in words, bool)
 

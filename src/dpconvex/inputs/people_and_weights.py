@@ -39,11 +39,6 @@ class PersonUnit:
     weighted: bool = False  # whether a row may count less than a whole one
 
     @classmethod
-    def stated_by(cls, bounds: Bounds) -> PersonUnit:
-        """Return the unit that bounds are about."""
-        return cls(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows)
-
-    @classmethod
     def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PersonUnit:
         """Return the unit of a fit: `count` rows, or people with groups, by the estimator's settings."""
         owner = type(model).__name__

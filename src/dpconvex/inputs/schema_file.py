@@ -109,11 +109,9 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             raise InputError(f"The schema's '{name}' must be a table: write [{name}].")
         tables[name] = table
     readers: dict[str, Callable[[_Entry, Any], Column]] = {
-        "features": _parse_schema_number,
-        "flags": _parse_schema_flag,
-        "categories": _parse_schema_category,
+        "features": _parse_schema_number, "flags": _parse_schema_flag, "categories": _parse_schema_category,
         "dates": _parse_schema_date,
-    }
+    }  # fmt: skip
     if sum(len(tables[name]) for name in readers) > MOST_COLUMNS:
         raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
     columns: list[Column] = []
@@ -385,7 +383,6 @@ def _parse_schema_date(entry: _Entry, value: Any) -> SchemaDate:
 
 
 def _schema_format_reads_back(pattern: str) -> bool:
-    """Whether a format writes a date that it reads again."""
     if not pattern:
         return True
     probe = datetime.datetime(2024, 11, 23, 0, 0)

@@ -197,7 +197,6 @@ def resolve_bounds_setting(
 def _bounds_setting_by_name(
     name: str, bounds: Mapping[object, object], columns: int, owner: str
 ) -> tuple[list[object], list[object]]:
-    """Return lows and highs of a dictionary of bounds, in its order."""
     problem = f"The '{name}' parameter of {owner} must be a dictionary of column: (low, high)"
     if not all(isinstance(key, str) for key in bounds):
         raise TypeError(f"{problem}, with names that are text.")

@@ -431,7 +431,9 @@ def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list
     pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
         while start < end:
-            stop = csv_reader.find_csv_line_end(file, min(start + size, end))
+            file.seek(min(start + size, end))
+            file.readline()  # to the first byte after the next line end, or after the file
+            stop = file.tell()
             pieces.append(FilePiece(str(path), start, stop, layout))
             start = stop
     return pieces or [FilePiece(str(path), start, start, layout)]

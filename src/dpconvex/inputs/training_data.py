@@ -233,10 +233,8 @@ def shape_of_data(data: Any) -> tuple[int, ...] | None:
 
 
 def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a table cannot be read for its container, its columns or its type, whatever its values.
-
-    Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
-    """
+    """Raise if a table cannot be read for its container, its columns or its type, whatever its values."""
+    # Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
     _check_data_container("X", X, owner)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         if not isinstance(X, np.ndarray) and nw.dependencies.is_polars_lazyframe(X):
@@ -294,7 +292,6 @@ def _check_data_dtype(name: str, array: object, owner: str) -> None:
 
 
 def _find_data_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
-    """Return what is wrong with a table, or None if nothing is found."""
     owner = type(estimator).__name__
     if hasattr(X, "columns"):
         try:
@@ -324,7 +321,6 @@ def _find_data_problem(estimator: object, X: object, least: int, reset: bool = T
 
 
 def _find_training_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
-    """Return what is wrong with a target, or None if nothing is found."""
     if y is None:
         return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     shape, rows = shape_of_data(y), shape_of_data(X)
@@ -345,7 +341,6 @@ def _find_training_target_problem(owner: str, X: object, y: object, numeric: boo
 
 
 def _find_data_value_problem(name: str, data: Any, owner: str) -> Exception | None:
-    """Return why data are not finite numbers, or None if they are."""
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
     plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":

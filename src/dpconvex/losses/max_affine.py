@@ -156,7 +156,6 @@ def _refuse_affine_pieces(doubtful: bool) -> None:
 
 
 def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array, Array]:
-    """Leave out pieces that are nowhere strictly the largest."""
     from scipy.optimize import linprog
 
     scale = float(np.abs(slopes).max()) + float(np.abs(offsets).max())
@@ -184,10 +183,8 @@ def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array,
 def _max_affine_facet_edges(
     limits: Array, ends: Array, normal: Array, index: int, slopes: Array, offsets: Array
 ) -> tuple[float, list[list[float]]] | None:
-    """Return arc and edges of one facet of a maximum of affine functions, or None if it is empty or thin.
-
-    The facet is ``{y normal to the normal: <limits, y> <= ends}``.
-    """
+    """Return arc and edges of one facet of a maximum of affine functions, or None if it is empty or thin."""
+    # The facet is ``{y normal to the normal: <limits, y> <= ends}``.
     scale = float(np.abs(slopes).max()) + 1e-300
     width = float(np.abs(offsets).max()) / scale
     lengths = np.linalg.norm(limits, axis=1)

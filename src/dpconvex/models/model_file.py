@@ -168,21 +168,15 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
             omitted.append(key)
     names, classes = fitted_names(estimator), estimator.classes_ if classifies(estimator) else None
     return {
-        "format": FORMAT,
-        "version": __version__,
-        "estimator": type(estimator).__name__,
-        "parameters": parameters,
-        "omitted": omitted,
-        "n_features": int(estimator.n_features_in_),
+        "format": FORMAT, "version": __version__, "estimator": type(estimator).__name__, "parameters": parameters,
+        "omitted": omitted, "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
         "product_names": _plain_model_data(vars(estimator).get("product_names_")),
         "columns": None if schema is None else schema_to_dict(schema),
         "coef": _plain_model_data(np.asarray(estimator.coef_)),
-        "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
-        "classes": _plain_model_data(classes),
-        "released": _plain_model_data(estimator.released_),
-        "certificate": json.loads(estimator.certificate_.to_json()),
-    }
+        "intercept": _plain_model_data(np.asarray(estimator.intercept_)), "classes": _plain_model_data(classes),
+        "released": _plain_model_data(estimator.released_), "certificate": json.loads(estimator.certificate_.to_json()),
+    }  # fmt: skip
 
 
 def _plain_model_data(value: object) -> object:
@@ -295,13 +289,10 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "feature_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
     "product_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
-    "columns": (_is(dict, _NONE), "null or an object"),
-    "coef": (_is(list), "a list"),
-    "intercept": (_is(int, float, list), "a number or a list"),
-    "classes": (_is(list, _NONE), "null or a list"),
-    "released": (_is(dict), "an object"),
-    "certificate": (_is(dict), "an object"),
-}
+    "columns": (_is(dict, _NONE), "null or an object"), "coef": (_is(list), "a list"),
+    "intercept": (_is(int, float, list), "a number or a list"), "classes": (_is(list, _NONE), "null or a list"),
+    "released": (_is(dict), "an object"), "certificate": (_is(dict), "an object"),
+}  # fmt: skip
 
 
 def _require_of_model_file(holds: object, sentence: str) -> None:
@@ -355,7 +346,13 @@ def _parse_model(data: Content) -> ModelFile:
     except CertificateError as error:
         raise ModelFileError(f"The model's certificate is not valid. {error}") from error
     model = _rebuild_model_estimator(data)
-    _check_model_certificate(model, certificate, data)
+    # What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is
+    # verified as stated, whatever this version would choose.
+    with _refusing_model_file("'parameters' do not allow a private fit"):
+        pairs = _stated_model_facts(model, certificate, data)
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
+    if wrong:
+        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
     classes, names, products = data["classes"], data["feature_names"], data["product_names"]
     _require_of_model_file(
         (classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there"
@@ -447,34 +444,20 @@ def _rebuild_model_estimator(data: Content) -> Fitted:
         return kind(**values)
 
 
-def _check_model_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
-    """Raise unless the certificate is about the estimator that the parameters describe.
-
-    What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
-    as stated, whatever this version would choose.
-    """
-    with _refusing_model_file("'parameters' do not allow a private fit"):
-        pairs = _stated_model_facts(model, certificate, data)
-        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
-    if wrong:
-        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
-
-
 def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
-    """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
     settings = model.get_params(deep=False)
-    facts = model._public_facts(PersonUnit.stated_by(bounds), width)
+    facts = model._public_facts(
+        PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows), width
+    )
     rows_per_person, person_weight = settings.get("rows_per_person", 1), settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
     pairs = {
-        "n_features": (bounds.n_features, width),
-        "guarantee": (certificate.guarantee, facts.guarantee),
-        "n_samples": (bounds.n_samples, facts.n_samples),
-        "neighbors": (bounds.neighbors, model.neighbors),
+        "n_features": (bounds.n_features, width), "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples), "neighbors": (bounds.neighbors, model.neighbors),
         "sampler": (model.sampler in SAMPLERS, True),
         **{name: (certificate.parameters.get(name), value) for name, value in facts.parameters.items()},
-    }
+    }  # fmt: skip
     # Facts of the certificate that are parameters of the estimator under the same name.
     given = {name for name, value in settings.items() if value is not None and name not in data["omitted"]}
     for item in fields(bounds):

@@ -10,20 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from dpconvex import losses
 from dpconvex.checks import parameter_error
 from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.engine.rows import RowMap
 from dpconvex.fit.fit_plan import gaussian_budget
-from dpconvex.losses import (
-    PairHinge,
-    PairLogistic,
-    PairSquared,
-    PairSquaredHinge,
-    Pinball,
-    PointwiseLoss,
-    SeveralMarginLoss,
-    Tweedie,
-)
 from dpconvex.mechanisms import (
     Moments,
     NoisyGradientDescent,
@@ -50,7 +41,7 @@ from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee
 from dpconvex.smoothing import Kernel, convolve, convolve_vector
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
-SmoothPairLoss = PairLogistic | PairHinge | PairSquared | PairSquaredHinge
+SmoothPairLoss = losses.PairLogistic | losses.PairHinge | losses.PairSquared | losses.PairSquaredHinge
 
 _SGD_STEPS = 2000  # each reads a fiftieth of the records: forty passes
 _SGD_BATCHES = 50
@@ -71,9 +62,9 @@ class MechanismRequest(Generic[AnyBounds]):
     kernel: Kernel | None = None
     alpha: float | None = None
     bandwidth: float | None = None
-    smooth_loss: PointwiseLoss | Tweedie | None = None  # for a classifier's, where the objective must be smooth
+    smooth_loss: losses.PointwiseLoss | losses.Tweedie | None = None  # a classifier's, for smooth objectives
     problems: int = 1  # one per class of more than two
-    joint_loss: SeveralMarginLoss | None = None  # of more than two classes in one fit
+    joint_loss: losses.SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
     targets: int = 1  # or one for each of the levels
     row_map: RowMap | None = None  # mechanisms may depart from it where feature bounds are missing
@@ -143,9 +134,9 @@ def choose_classifier_mechanism(mechanism: object, request: LinearRequest, owner
     return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
-def _pinball_and_kernel(request: LinearRequest) -> tuple[Pinball, Kernel]:
+def _pinball_and_kernel(request: LinearRequest) -> tuple[losses.Pinball, Kernel]:
     loss, kernel = request.bounds.loss, request.kernel
-    assert isinstance(loss, Pinball)
+    assert isinstance(loss, losses.Pinball)
     assert kernel is not None
     return loss, kernel
 
@@ -159,7 +150,7 @@ def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: Linear
         chosen = excess_risk.objective_prescription(level, kernel, *facts, alpha, bandwidth)
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
         predicted = chosen.excess_risk
-    bounds = replace(request.bounds, loss=convolve(Pinball(level), kernel, bandwidth), alpha=alpha)
+    bounds = replace(request.bounds, loss=convolve(losses.Pinball(level), kernel, bandwidth), alpha=alpha)
     return MechanismChoice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
@@ -335,12 +326,10 @@ def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -
 def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
     """Choose the smooth pairwise loss that a name or object stands for."""
     named: dict[str, SmoothPairLoss] = {
-        "logistic": PairLogistic("2"),
-        "natural-logistic": PairLogistic("e"),
-        "hinge": PairHinge(bandwidth or _HINGE_BANDWIDTH),
-        "squared": PairSquared(),
-        "squared-hinge": PairSquaredHinge(),
-    }
+        "logistic": losses.PairLogistic("2"), "natural-logistic": losses.PairLogistic("e"),
+        "hinge": losses.PairHinge(bandwidth or _HINGE_BANDWIDTH), "squared": losses.PairSquared(),
+        "squared-hinge": losses.PairSquaredHinge(),
+    }  # fmt: skip
     if isinstance(loss, str) and loss in named:
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
@@ -417,11 +406,9 @@ def choose_auc_mechanism(
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     named: dict[str, Mechanism] = {
-        "moments": Moments(),
-        "objective": PairwiseObjectivePerturbation(),
-        "output": OutputPerturbation(),
+        "moments": Moments(), "objective": PairwiseObjectivePerturbation(), "output": OutputPerturbation(),
         "gradient": NoisyGradientDescent(),
-    }
+    }  # fmt: skip
     found: Mechanism | None = None
     if isinstance(mechanism, str):
         found = named.get(mechanism)

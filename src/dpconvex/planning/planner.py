@@ -33,13 +33,10 @@ from dpconvex.types import Array
 
 RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
 MECHANISMS = {
-    "quantile": ("gradient", "objective", "output"),
-    "linear": ("gradient", "output"),
-    **dict.fromkeys(RATES, ("gradient", "objective", "output")),
-    "logistic": ("gradient", "objective", "output"),
-    "hazard": ("gradient",),
-    "ordinal": ("gradient",),
-}
+    "quantile": ("gradient", "objective", "output"), "linear": ("gradient", "output"),
+    **dict.fromkeys(RATES, ("gradient", "objective", "output")), "logistic": ("gradient", "objective", "output"),
+    "hazard": ("gradient",), "ordinal": ("gradient",),
+}  # fmt: skip
 MARGINS = ("logistic", "hazard", "ordinal")  # tasks whose risk is that of log odds
 QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
@@ -195,7 +192,6 @@ class PlannedProblem:
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
-        """Return the predicted excess of the private fit of all levels."""
         bounds, mu = self.bounds, gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))

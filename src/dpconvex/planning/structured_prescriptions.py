@@ -71,11 +71,9 @@ def _structured_mean_excess(
     bounds: StructuredBounds, kernel: Kernel, widths: Array, penalties: Array, noise: Array | float,
     release: Array | float,
 ) -> Array:  # fmt: skip
-    """Return the predicted excess of a minimiser; all but the last axis is that of candidates, in units of U.
-
-    ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
-    ``S^2 = s^2 + k h^2 + e`` and ``k`` the kernel's second moment.
-    """
+    """Return the predicted excess of a minimiser; all but the last axis is that of candidates, in units of U."""
+    # ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
+    # ``S^2 = s^2 + k h^2 + e`` and ``k`` the kernel's second moment.
     height = _structured_loss_height(bounds.loss)
     base = _SCALES**2 + marginal_kernel(kernel).second_moment * widths**2
     error = np.zeros(np.broadcast_shapes(base.shape, penalties.shape))

@@ -309,13 +309,9 @@ class Certificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls,
-        mechanism: str,
-        bounds: Bounds,
-        guarantee: Guarantee,
-        parameters: Parameters | None = None,
+        cls, mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None,
         seeded: bool = False,
-    ) -> Certificate:
+    ) -> Certificate:  # fmt: skip
         """Derive a certificate from public facts; the only way one is made."""
         chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item))
         derived = _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, chosen)
@@ -471,12 +467,10 @@ class Certificate(CertifiedPromise):
 
     def _certificate_to_dict(self) -> Facts:
         return {
-            "format": FORMAT,
-            **{item.name: getattr(self, item.name) for item in fields(self)},
-            "guarantee": self.guarantee.to_dict(),
-            "bounds": self.bounds.to_dict(),
+            "format": FORMAT, **{item.name: getattr(self, item.name) for item in fields(self)},
+            "guarantee": self.guarantee.to_dict(), "bounds": self.bounds.to_dict(),
             "noise": {name: dict(vars(term)) for name, term in self.noise.items()},
-        }
+        }  # fmt: skip
 
     def _hash(self) -> str:
         content = self._certificate_to_dict()
@@ -513,14 +507,10 @@ class Certificate(CertifiedPromise):
         return cls(**data)
 
     def _repr_html_(self) -> str:
-        """Return the table of the certificate that a notebook shows."""
         facts = {
-            "guarantee": repr(self.guarantee),
-            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
-            "mechanism": self.mechanism,
-            "because": self.theorem,
-            "noise": self.sampler,
-        }
+            "guarantee": repr(self.guarantee), "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism, "because": self.theorem, "noise": self.sampler,
+        }  # fmt: skip
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 

@@ -181,7 +181,11 @@ class Ledger:
             If the total would exceed the budget, or the file cannot be read, written or trusted. Nothing is charged,
             and nothing may be released.
         """
-        mu = _checked_ledger_mu(guarantee, mu)
+        if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
+            allowed = "PureDP, ApproxDP or GaussianDP"
+            raise parameter_error("guarantee", "Ledger", allowed, type(guarantee).__name__, kind=TypeError)
+        if mu is not None:
+            mu = check_number("mu", "Ledger.charge", mu, "a finite number of at least 0", 0, math.inf)
         for name, value in (("description", description), ("mechanism", mechanism)):
             if not isinstance(value, str):
                 kind = type(value).__name__
@@ -331,13 +335,6 @@ def _check_ledger_unit(unit: object) -> str:
     raise parameter_error("unit", "Ledger.charge", allowed, repr(unit))
 
 
-def _checked_ledger_mu(guarantee: object, mu: object) -> float | None:
-    if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
-        allowed = "PureDP, ApproxDP or GaussianDP"
-        raise parameter_error("guarantee", "Ledger", allowed, type(guarantee).__name__, kind=TypeError)
-    return None if mu is None else check_number("mu", "Ledger.charge", mu, "a finite number of at least 0", 0, math.inf)
-
-
 def _checked_ledger_budget(
     epsilon: float | None, delta: float | None, mu: float | None, composition: str | None
 ) -> Facts:
@@ -362,7 +359,6 @@ def _ledger_budget_record(dataset: str, asked: Facts) -> Facts:
 
 
 def _ledger_totals_after(state: Facts | None, record: Facts) -> Facts:
-    """Return the totals of a data set after a record of its log."""
     if record["kind"] == "budget":
         # A second budget of one name was never written; the first one counts.
         opened = PrivacyFilter(*(record[name] for name in ("epsilon", "delta", "mu", "composition")))

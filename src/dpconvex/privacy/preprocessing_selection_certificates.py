@@ -219,18 +219,15 @@ class SelectionCertificate(CertifiedPromise):
         require(choice, "The selection's 'noise' is too small for its guarantee.")
 
     def _check_fields(self) -> None:
-        """Raise unless every stated fact is one that a selection can state."""
         for name in ("candidates", "training_rows", "validation_rows"):
             check_count(name, "a selection", getattr(self, name))
         check_number("mean_repeats", "a selection", self.mean_repeats, "a number from 1 to 1e9", 1.0, _MOST_REPEATS)
         (noise,) = self.noise.values()
         check_number("noise", "a selection", noise, "a finite number of at least 0", 0.0, math.inf)
         allowed: dict[str, tuple[object, ...]] = {
-            "strategy": ("exponential", "repeat"),
-            "neighbors": RELATIONS,
-            "sampler": (EXACT, SEEDED),
+            "strategy": ("exponential", "repeat"), "neighbors": RELATIONS, "sampler": (EXACT, SEEDED),
             "label_set": (None, "given", "assumed public"),
-        }
+        }  # fmt: skip
         for name, values in allowed.items():
             require(getattr(self, name) in values, f"The selection's '{name}' must be one of {values}.")
         for guarantee in (self.guarantee, self.per_fit):

@@ -42,17 +42,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from dpconvex.privacy import guarantees
 from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    PureDP,
-    guaranteed_pure_epsilon,
-    pure_guarantee_mu,
-)
 
 DEFAULT_DELTA = 1e-6
 COMPOSITIONS = ("gaussian", "sums")
@@ -91,7 +84,7 @@ class FilterRemaining:
         left = f"epsilon {self.epsilon:.4g} and delta {self.delta:.3g}"
         if self.mu > 0:
             delta = self.budget_delta or DEFAULT_DELTA
-            epsilon = GaussianDP(self.mu).epsilon(delta)
+            epsilon = guarantees.GaussianDP(self.mu).epsilon(delta)
             left = (
                 f"epsilon {epsilon:.4g} at delta {delta:g} (mu {self.mu:.4g}) if its noise is Gaussian, like that of a "
                 f"default fit. Any other release, such as a score, may spend {left} instead"
@@ -149,20 +142,20 @@ class PrivacyFilter:
             raise ValueError("These are no totals of a budget.")
         return found
 
-    def cost(self, guarantee: Guarantee, mu: float | None = None) -> FilterCost:
+    def cost(self, guarantee: guarantees.Guarantee, mu: float | None = None) -> FilterCost:
         """Return what a release, perhaps mu-Gaussian DP too, would be charged: the first allowed cost, or the last."""
         costs = self._possible_filter_costs(guarantee, mu)
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 
-    def _possible_filter_costs(self, guarantee: Guarantee, mu: float | None) -> list[FilterCost]:
+    def _possible_filter_costs(self, guarantee: guarantees.Guarantee, mu: float | None) -> list[FilterCost]:
         """Return the costs by which the filter may count a release: as stated, and by its mu."""
-        if isinstance(guarantee, GaussianDP):
+        if isinstance(guarantee, guarantees.GaussianDP):
             stated = FilterCost(epsilon=math.inf) if guarantee.mu > 0 else FilterCost()
             mu = guarantee.mu if mu is None else min(mu, guarantee.mu)
         else:
             stated = FilterCost(guarantee.epsilon_bound, guarantee.delta_bound)
             if stated.delta == 0:
-                known = pure_guarantee_mu(stated.epsilon)
+                known = guarantees.pure_guarantee_mu(stated.epsilon)
                 mu = known if mu is None else min(mu, known)
         squares = FilterCost(mu_squared=math.inf if mu is None else mu * mu)
         if self.mu is not None:
@@ -171,7 +164,7 @@ class PrivacyFilter:
             return [stated]
         if self.before_gaussian is not None:
             return [stated, squares] if self.mixed and stated.delta == 0 else [squares, stated]
-        if isinstance(guarantee, GaussianDP):
+        if isinstance(guarantee, guarantees.GaussianDP):
             # It may also take all that is left, in epsilon and delta: nothing is kept for later charges.
             e, d = self._unspent()
             whole = e > 0 and d > 0 and gaussian_delta(e * (1 + ROUNDING), mu) <= d
@@ -233,14 +226,14 @@ class PrivacyFilter:
         if left < -ROUNDING * delta:
             return math.inf
         mu = math.sqrt(self.spent_mu_squared[0])
-        return self.spent_epsilon[0] + (GaussianDP(mu).epsilon(left) if mu else 0.0)
+        return self.spent_epsilon[0] + (guarantees.GaussianDP(mu).epsilon(left) if mu else 0.0)
 
-    def total(self) -> Guarantee:
+    def total(self) -> guarantees.Guarantee:
         """Return one guarantee for all charges: Gaussian if all were, else at the budget's delta."""
         if self.mu is not None or (self.before_gaussian is not None and self.spent_epsilon[0] == 0):
-            return GaussianDP(math.sqrt(self.spent_mu_squared[0]))
+            return guarantees.GaussianDP(math.sqrt(self.spent_mu_squared[0]))
         epsilon = self.epsilon_at(self.delta or 0.0)
-        return ApproxDP(epsilon, self.delta) if self.delta else PureDP(epsilon)
+        return guarantees.ApproxDP(epsilon, self.delta) if self.delta else guarantees.PureDP(epsilon)
 
     def remaining(self) -> FilterRemaining:
         """Return what the filter has left, in words and numbers for people."""
@@ -250,7 +243,6 @@ class PrivacyFilter:
         )  # fmt: skip
 
     def _left_in_filter(self) -> tuple[float, float, float]:
-        """Return the epsilon and delta that the filter has left, and the mu."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:
             mu = math.sqrt(max(0.0, self.mu * self.mu - squared))
@@ -275,7 +267,7 @@ class PrivacyFilter:
 
 def pure_epsilon(mu: float) -> float:
     """Return an epsilon, hardly below the largest one, with ``pure_guarantee_mu(epsilon) <= mu``."""
-    return (1 - 1e-8) * guaranteed_pure_epsilon(GaussianDP(mu))
+    return (1 - 1e-8) * guarantees.guaranteed_pure_epsilon(guarantees.GaussianDP(mu))
 
 
 def _is_number(value: object, low: float = -1e100, high: float = 1e100) -> bool:

@@ -13,14 +13,7 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
-from dpconvex.reports.coefficients_and_forecasts import (
-    LEVEL,
-    AccuracyForecast,
-    coefficient_column_bounds,
-    coefficient_intervals,
-    coefficient_uncertainty,
-    feature_names,
-)
+from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports.printable import printable_text
 from dpconvex.types import Array
 
@@ -91,11 +84,9 @@ def _svg_chart(title: str, description: str, height: float, body: list[str]) -> 
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
             f'aria-labelledby="plot-{number}-title plot-{number}-text">',
             f'<title id="plot-{number}-title">{escape(printable_text(title))}</title>',
-            f'<desc id="plot-{number}-text">{escape(printable_text(description))}</desc>',
-            *body,
-            "</svg>",
+            f'<desc id="plot-{number}-text">{escape(printable_text(description))}</desc>', *body, "</svg>",
         ]
-    )
+    )  # fmt: skip
 
 
 def standalone_svg(svg: str) -> str:
@@ -163,15 +154,13 @@ def tradeoff_chart(description: str, claim: Guarantee, more: Sequence[ChartCurve
     if answer:
         alarms, misses = f"false alarms: says “{answer}” wrongly", f"misses: does not say “{answer}” where it is so"
     return line_chart(
-        "What an attacker can achieve",
-        description,
+        "What an attacker can achieve", description,
         [tradeoff_chart_curve("the claim: no attack lies below", claim), guessing, *more],
-        ChartAxis(alarms, 0, 1, form="{:.0%}".format),
-        ChartAxis(misses, 0, 1, form="{:.0%}".format),
-    )
+        ChartAxis(alarms, 0, 1, form="{:.0%}".format), ChartAxis(misses, 0, 1, form="{:.0%}".format),
+    )  # fmt: skip
 
 
-def accuracy_chart(ahead: AccuracyForecast) -> str:
+def accuracy_chart(ahead: facts_of_model.AccuracyForecast) -> str:
     """Return the predicted excess loss against the budget."""
     form = ahead.form
     x, y = [budget for budget, _ in ahead.points], [max(risk, 1e-6) for _, risk in ahead.points]
@@ -232,7 +221,7 @@ def _row_chart(
 
 def _column_effect_chart_rows(model: Fitted, ends: Array | None) -> tuple[Array, Array | None, str] | None:
     """Return effects of columns between their bounds, with interval ends and unit; None where one is infinite."""
-    coef, bounds = np.atleast_2d(model.coef_)[0], coefficient_column_bounds(model)
+    coef, bounds = np.atleast_2d(model.coef_)[0], facts_of_model.coefficient_column_bounds(model)
     label, width = "coefficient", np.ones(len(coef))
     if bounds is not None:  # columns of different units can be compared
         label, width = _BETWEEN_BOUNDS, bounds[1] - bounds[0]
@@ -243,15 +232,15 @@ def _column_effect_chart_rows(model: Fitted, ends: Array | None) -> tuple[Array,
 
 def effect_chart(model: Fitted, most: int) -> str | None:
     """Return an SVG of bars: the effect of each column between its bounds, with the noise where it is known."""
-    coef, spread = np.atleast_2d(model.coef_), coefficient_uncertainty(model)
-    if coefficient_column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
+    coef, spread = np.atleast_2d(model.coef_), facts_of_model.coefficient_uncertainty(model)
+    if facts_of_model.coefficient_column_bounds(model) is None or len(coef) > 1 or coef.shape[1] > most:
         return None
     exact = spread is not None and spread.exact
     noise = coef[0][:, None] + np.array([-2.0, 2.0]) * spread.coef[:, None] if spread is not None and exact else None
     found = _column_effect_chart_rows(model, noise)
     if found is None:
         return None
-    names, (values, ends, label) = feature_names(model), found
+    names, (values, ends, label) = facts_of_model.feature_names(model), found
     words = (
         "How far the model's value moves when a column goes from its lower to its upper public bound. The largest "
         f"effect is that of {names[int(np.argmax(np.abs(values)))]}."
@@ -260,7 +249,7 @@ def effect_chart(model: Fitted, most: int) -> str | None:
 
 
 def _interval_chart_effects(model: Fitted, level: float) -> tuple[Array, Array, str] | None:
-    intervals = coefficient_intervals(model, level)
+    intervals = facts_of_model.coefficient_intervals(model, level)
     found = None if intervals is None or len(intervals) > 1 else _column_effect_chart_rows(model, intervals[0])
     if found is None or found[1] is None:
         return None
@@ -269,21 +258,22 @@ def _interval_chart_effects(model: Fitted, level: float) -> tuple[Array, Array, 
 
 def interval_chart(model: Fitted, most: int) -> str | None:
     """Return an SVG of effects with intervals, the `most` largest in the order of columns; None without intervals."""
-    found = _interval_chart_effects(model, LEVEL)
+    found = _interval_chart_effects(model, facts_of_model.LEVEL)
     if found is None:
         return None
-    names, (values, ends, label) = feature_names(model), found
+    names, (values, ends, label) = facts_of_model.feature_names(model), found
     largest = np.sort(np.argsort(-np.abs(values))[:most])
     shown = [names[column] for column in largest]
     apart = [name for name, (low, high) in zip(shown, ends[largest], strict=True) if low > 0 or high < 0]
     words = f"Intervals without 0: {', '.join(apart)}." if apart else "Every interval holds 0."
-    words = f"A dot for each column on the line of its {LEVEL:.0%} interval, of sampling and privacy noise. {words}"
+    level = f"{facts_of_model.LEVEL:.0%}"
+    words = f"A dot for each column on the line of its {level} interval, of sampling and privacy noise. {words}"
     return _row_chart(
         "Coefficients with intervals", words, shown, values[largest], ends[largest], label, bars=False
     )  # fmt: skip
 
 
-def plot_coefficients(model: Fitted, level: float = LEVEL, ax: Axes | None = None) -> Axes:
+def plot_coefficients(model: Fitted, level: float = facts_of_model.LEVEL, ax: Axes | None = None) -> Axes:
     """Draw a chart of the coefficients of a fit with ``inference=True`` and their intervals; return the axes.
 
     Parameters
@@ -305,7 +295,7 @@ def plot_coefficients(model: Fitted, level: float = LEVEL, ax: Axes | None = Non
         raise ValueError(
             "plot_coefficients needs a fit with inference=True and one vector of coefficients. Got another one."
         )
-    names, (values, ends, label) = feature_names(model), found
+    names, (values, ends, label) = facts_of_model.feature_names(model), found
     if ax is None:
         import matplotlib.pyplot as plt
 

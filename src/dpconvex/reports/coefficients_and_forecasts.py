@@ -63,11 +63,13 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     coefficient's move is at most ``std sqrt(d) / (n alpha)``. Noise inside a descent passes through curvature that is
     not released.
     """
-    certificate = model.certificate_
-    row_map = _coefficient_row_map(model)
-    if row_map is None:
+    certificate: Certificate = model.certificate_
+    bounds, noise, parameters = certificate.bounds, certificate.noise, certificate.parameters
+    if model.takes_matrices or "feature_bounds" not in parameters:
         return None
-    bounds, noise = certificate.bounds, certificate.noise
+    has_intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
+    width = np.atleast_2d(model.coef_).shape[1]
+    row_map = RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, has_intercept)
     if certificate.mechanism == "output":
         spread, exact = noise["release"].coordinate_std, True
     elif certificate.mechanism == "objective" and bounds.alpha > 0:
@@ -96,16 +98,6 @@ def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
     except ValueError:  # a stranger's file without what intervals need
         return None
     return ends.reshape(-1, ends.shape[-2], 2)
-
-
-def _coefficient_row_map(model: Fitted) -> RowMap | None:
-    certificate: Certificate = model.certificate_
-    bounds, parameters = certificate.bounds, certificate.parameters
-    if model.takes_matrices or "feature_bounds" not in parameters:
-        return None
-    intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
-    width = np.atleast_2d(model.coef_).shape[1]
-    return RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
 
 
 def feature_names(model: Fitted) -> list[str]:

@@ -116,19 +116,17 @@ def registry_entry(model: Fitted, release: ReleaseFileFacts | None = None) -> En
     certificate.verify()
     exact = certificate.sampler != FLOATING_POINT
     stated = promise_wording(certificate.guarantee)
+    named = all((release.name, release.controller, release.purpose, release.published))
+    tier = 1 if not named else 3 if release.budget_reason and release.data_source else 2
     return {
         "status": "Draft",
         "registry_authors": [release.author] if release.author else [],
-        "tier": _registry_tier(release),
+        "tier": tier,
         "deployment": {
-            "name": release.name,
-            "data_curator": release.controller,
-            "intended_use": release.purpose,
-            "data_product_type": "Machine learning model",
-            "data_product_region": release.region,
+            "name": release.name, "data_curator": release.controller, "intended_use": release.purpose,
+            "data_product_type": "Machine learning model", "data_product_region": release.region,
             "description": f"Coefficients of a linear model ({type(model).__name__}) with {stated}.",
-            "publication_date": release.published,
-            "data_product_sector": release.sector,
+            "publication_date": release.published, "data_product_sector": release.sector,
             "dp_flavor": _registry_flavor(certificate),
             "privacy_loss": {
                 "privacy_unit": unit_name_wording(certificate, release),
@@ -160,7 +158,7 @@ def registry_entry(model: Fitted, release: ReleaseFileFacts | None = None) -> En
             },
             "additional_information": f"Certificate: {certificate.digest}",
         },
-    }
+    }  # fmt: skip
 
 
 def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: ReleaseFileFacts | None = None) -> Path:
@@ -169,24 +167,16 @@ def write_registry_entry(model: Fitted, path: str | os.PathLike[str], release: R
     return Path(path)
 
 
-def _registry_tier(release: ReleaseFileFacts) -> int:
-    """Return the highest tier whose fields are all answered."""
-    if not all((release.name, release.controller, release.purpose, release.published)):
-        return 1
-    return 3 if release.budget_reason and release.data_source else 2
-
-
 def _registry_flavor(certificate: Certificate) -> Entry:
     names = {PureDP: "Pure DP", GaussianDP: "Zero-concentrated DP"}
     added = certificate.neighbors == "add_or_remove_one"
     return {
         "name": names.get(type(certificate.guarantee), "Approximate DP"),
-        "input_metric": "Symmetric distance" if added else "Change-one distance",
-        "bound_on_input_distance": 1,
+        "input_metric": "Symmetric distance" if added else "Change-one distance", "bound_on_input_distance": 1,
         "output_measure": promise_wording(certificate.guarantee),
         "data_domain": f"Tables of {certificate.bounds.n_features} bounded columns and a target.",
         "unprotected_quantities": ", ".join(unprotected_wording(certificate)),
-    }
+    }  # fmt: skip
 
 
 def _registry_relation(certificate: Certificate) -> str:

@@ -23,7 +23,7 @@ from dpconvex.reports import wording
 from dpconvex.reports.charts import accuracy_chart, effect_chart, interval_chart, tradeoff_chart, tradeoff_chart_curve
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import printable_on_page
-from dpconvex.reports.release_file import ReleaseFileFacts
+from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def render_report(
     ledger = model.ledger if ledger is None else ledger
     release = ReleaseFileFacts() if release is None else release
     spread, ahead = facts_of_model.coefficient_uncertainty(model), facts_of_model.forecast_model(model)
-    who = wording.release_answer_wording(release)
+    who = [(ask, getattr(release, field)) for field, ask in FIELDS.items() if field not in ("unit", "target")]
     attacks = [("by the claim", facts_of_model.attacker_limits(guarantee))]
     if sharper is not None:
         attacks.append(("by the mechanism itself", facts_of_model.attacker_limits(sharper)))
@@ -79,60 +79,39 @@ def render_report(
         loader=PackageLoader("dpconvex.reports", "."), autoescape=True, trim_blocks=True, finalize=printable_on_page
     )
     return environment.get_template("report.html").render(
-        title=f"Privacy report: {release.name or type(model).__name__}",
-        quote=wording.quotable_wording(model, release),
-        who=who,
-        missing=not all(answer for _, answer in who),
-        learned=_learned_columns(model, release.target),
-        unit=wording.unit_name_wording(certificate, release),
-        joins=certificate.neighbors == "add_or_remove_one",
-        limits=list(wording.limits_wording(certificate)),
-        method=wording.method_wording(certificate),
+        title=f"Privacy report: {release.name or type(model).__name__}", quote=wording.quotable_wording(model, release),
+        who=who, missing=not all(answer for _, answer in who), learned=_learned_columns(model, release.target),
+        unit=wording.unit_name_wording(certificate, release), joins=certificate.neighbors == "add_or_remove_one",
+        limits=list(wording.limits_wording(certificate)), method=wording.method_wording(certificate),
         scores=[score for score in scores if math.isfinite(score.value)],
         nist=nist_answers(certificate, release, ledger is not None),
-        does=(type(model).__doc__ or "").strip().split("\n")[0],
-        version=__version__,
-        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
-        certificate=certificate,
-        certificate_json=certificate.to_json(),
-        seeded=certificate.sampler.startswith("seeded"),
-        warnings=certificate.warnings,
-        promise=wording.promise_wording(guarantee),
-        formula=wording.formula_wording(guarantee),
-        kind=guarantee.kind,
+        does=(type(model).__doc__ or "").strip().split("\n")[0], version=__version__,
+        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"), certificate=certificate,
+        certificate_json=certificate.to_json(), seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings, promise=wording.promise_wording(guarantee),
+        formula=wording.formula_wording(guarantee), kind=guarantee.kind,
         factor=None if isinstance(guarantee, GaussianDP) else wording.largest_factor(guarantee.epsilon_bound),
-        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound,
-        attacks=attacks,
-        sharper=sharper,
+        failure=0.0 if isinstance(guarantee, GaussianDP) else guarantee.delta_bound, attacks=attacks, sharper=sharper,
         tradeoff_plot=_report_tradeoff(certificate, sharper, attacks[0][1].accuracy),
-        groups=_report_group_promises(certificate),
-        whom=wording.unit_wording(certificate.unit),
-        thing="record" if certificate.unit == RECORD else "person",
-        things=certificate.bounds.counted,
+        groups=_report_group_promises(certificate), whom=wording.unit_wording(certificate.unit),
+        thing="record" if certificate.unit == RECORD else "person", things=certificate.bounds.counted,
         epsilons=[(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in deltas],
         noise=[
             (wording.quantity_wording(name), wording.noise_wording(term, certificate.bounds.counted))
             for name, term in certificate.noise.items()
         ],
-        mechanism=wording.mechanism_wording(certificate.mechanism),
-        sampler=wording.sampler_wording(certificate),
-        facts=_report_public_facts(certificate),
-        settings=_report_settings(certificate),
-        headings=facts_of_model.coefficient_problem_names(model),
-        coefficients=_report_coefficient_table(model, spread),
-        spread=spread,
-        bounded=facts_of_model.coefficient_column_bounds(model) is not None,
+        mechanism=wording.mechanism_wording(certificate.mechanism), sampler=wording.sampler_wording(certificate),
+        facts=_report_public_facts(certificate), settings=_report_settings(certificate),
+        headings=facts_of_model.coefficient_problem_names(model), coefficients=_report_coefficient_table(model, spread),
+        spread=spread, bounded=facts_of_model.coefficient_column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _POSTPROCESSING),
-        interval_plot=intervals,
-        interval_note=model._interval_note() or "",
-        effect_plot=None if intervals else effect_chart(model, _MOST_BARS),
-        ahead=ahead,
+        interval_plot=intervals, interval_note=model._interval_note() or "",
+        effect_plot=None if intervals else effect_chart(model, _MOST_BARS), ahead=ahead,
         accuracy_plot=None if ahead is None else accuracy_chart(ahead),
         accuracy_rows=[] if ahead is None else _report_accuracy_rows(ahead),
         extra=[(str(name).replace("_", " "), _shorten_report_value(value)) for name, value in sorted(released.items())],
-        remaining=None if ledger is None else ledger.remaining(),
-        charges=[] if ledger is None else ledger.entries(),
-    )
+        remaining=None if ledger is None else ledger.remaining(), charges=[] if ledger is None else ledger.entries(),
+    )  # fmt: skip
 
 
 def write_report(
@@ -197,7 +176,6 @@ def _report_accuracy_rows(ahead: facts_of_model.AccuracyForecast) -> list[tuple[
 def _report_coefficient_table(
     model: Fitted, spread: facts_of_model.CoefficientUncertainty | None
 ) -> list[dict[str, object]]:
-    """Return the rows of coefficients with noise and public bounds."""
     rows, bounds = facts_of_model.coefficient_rows(model), facts_of_model.coefficient_column_bounds(model)
     first = len(rows) - len(facts_of_model.feature_names(model))  # 1 after an intercept
     table: list[dict[str, object]] = []
@@ -212,13 +190,9 @@ def _report_coefficient_table(
 def _report_public_facts(certificate: Certificate) -> list[tuple[str, str]]:
     bounds = certificate.bounds
     names = {
-        "n_samples": bounds.counted,
-        "n_features": "columns",
-        "row_norm": "row norm, at most",
-        "max_norm": "norm of a mapped row, at most",
-        "alpha": "penalty alpha",
-        "fit_intercept": "intercept",
-    }
+        "n_samples": bounds.counted, "n_features": "columns", "row_norm": "row norm, at most",
+        "max_norm": "norm of a mapped row, at most", "alpha": "penalty alpha", "fit_intercept": "intercept",
+    }  # fmt: skip
     facts = [
         (label, _plain_report_value(getattr(bounds, name))) for name, label in names.items() if hasattr(bounds, name)
     ]
@@ -237,7 +211,6 @@ def _report_settings(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _flatten_report_settings(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield a setting, or those inside it, one line each."""
     if isinstance(value, dict):
         for inner, part in value.items():
             yield from _flatten_report_settings(f"{name}: {str(inner).replace('_', ' ')}", part)

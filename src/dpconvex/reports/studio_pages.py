@@ -46,8 +46,7 @@ class StudioTask:
 
 
 TASKS = {
-    "linear": StudioTask("linear regression", "linear"),
-    "poisson": StudioTask("counts (Poisson)", "poisson"),
+    "linear": StudioTask("linear regression", "linear"), "poisson": StudioTask("counts (Poisson)", "poisson"),
     "gamma": StudioTask("costs and times (Gamma)", "gamma"),
     "tweedie": StudioTask("costs with zeros (Tweedie)", "tweedie"),
     "quantile": StudioTask("quantile regression", "quantile", "Quantile"),
@@ -56,25 +55,17 @@ TASKS = {
     ),
     "logistic": StudioTask("logistic regression", "logistic"),
     "hazard": StudioTask("survival in periods (hazards)", "hazard"),
-    "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
-    "svm": StudioTask("linear support vectors"),
-    "auc": StudioTask("ranking by AUC"),
-    "top-rank": StudioTask("ranking at the top"),
-    "tilted": StudioTask("tilted classifier"),
-    "tilted-regression": StudioTask("tilted regression"),
-    "robust": StudioTask("robust classifier"),
-    "robust-regression": StudioTask("robust regression"),
-}
+    "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"), "svm": StudioTask("linear support vectors"),
+    "auc": StudioTask("ranking by AUC"), "top-rank": StudioTask("ranking at the top"),
+    "tilted": StudioTask("tilted classifier"), "tilted-regression": StudioTask("tilted regression"),
+    "robust": StudioTask("robust classifier"), "robust-regression": StudioTask("robust regression"),
+}  # fmt: skip
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
-    "rows": ("number of rows", 10, 1e9),
-    "columns": ("number of columns", 1, 5000),
-    "budget": ("budget", 1e-3, 100),
-    "delta": ("delta", 0, 0.1),
-    "level": ("quantile", 0.001, 0.999),
-    "per_person": ("number of rows per person", 1, 1000),
-    "wanted": ("wanted loss", 1e-6, 1e3),
-}
+    "rows": ("number of rows", 10, 1e9), "columns": ("number of columns", 1, 5000), "budget": ("budget", 1e-3, 100),
+    "delta": ("delta", 0, 0.1), "level": ("quantile", 0.001, 0.999),
+    "per_person": ("number of rows per person", 1, 1000), "wanted": ("wanted loss", 1e-6, 1e3),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,17 +165,13 @@ def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
         (f"ten times the rows: {10 * wish.rows:,}", wish.plan(10 * wish.rows).best.excess_risk),
     ]
     return {
-        "quantity": ahead.quantity,
-        "best": ahead.form(best) + unit,
-        "low": ahead.form(best / _FACTOR) + unit,
-        "high": ahead.form(best * _FACTOR) + unit,
-        "without": ahead.form(ahead.without_privacy) + unit,
+        "quantity": ahead.quantity, "best": ahead.form(best) + unit, "low": ahead.form(best / _FACTOR) + unit,
+        "high": ahead.form(best * _FACTOR) + unit, "without": ahead.form(ahead.without_privacy) + unit,
         "mechanism": found.best.mechanism,
         "other": [(words, ahead.form(risk) + unit) for words, risk in other if risk is not None],
-        "wanted": ahead.form(wish.wanted) + unit,
-        "needed": _studio_needed_budget(ahead, wish.wanted),
+        "wanted": ahead.form(wish.wanted) + unit, "needed": _studio_needed_budget(ahead, wish.wanted),
         "plot": Markup(accuracy_chart(ahead)),
-    }
+    }  # fmt: skip
 
 
 def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:

@@ -12,17 +12,9 @@ import numpy as np
 
 from dpconvex.inputs.settings import Fitted, classifies
 from dpconvex.privacy.certificate import Certificate
+from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg
-from dpconvex.reports.coefficients_and_forecasts import (
-    attacker_limits,
-    coefficient_heading,
-    coefficient_intervals,
-    coefficient_problem_names,
-    coefficient_rows,
-    feature_names,
-    gaussian_guarantee,
-)
 from dpconvex.reports.printable import printable_text
 
 if TYPE_CHECKING:
@@ -51,14 +43,12 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
     facts = [
         ("guarantee", wording.guarantee_wording(certificate.guarantee)),
         ("meaning", wording.guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
-        ("promised to", certificate.unit),
-        ("neighbours", wording.neighbors_wording(certificate)),
-        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
-        ("because", certificate.theorem),
+        ("promised to", certificate.unit), ("neighbours", wording.neighbors_wording(certificate)),
+        ("mechanism", wording.mechanism_wording(certificate.mechanism)), ("because", certificate.theorem),
         ("public facts", wording.public_facts_wording(certificate)),
         *(("" if number else "noise", line) for number, line in enumerate(wording.noise_wording_lines(certificate))),
         ("sampler", wording.sampler_wording(certificate)),
-    ]
+    ]  # fmt: skip
     if labels is not None:
         facts.append(("label set", labels))
     if "invalid_rows" in certificate.parameters:
@@ -83,7 +73,7 @@ def summary_names(names: Iterable[object], width: int) -> list[str]:
 
 def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted model as plain text."""
-    certificate, rows = model.certificate_, coefficient_rows(model)
+    certificate, rows = model.certificate_, facts_of_model.coefficient_rows(model)
     width = 78 if not rows[-1].tests else BESIDE + 65
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     for label, value in [*certificate_summary(certificate), *model._summary_facts()]:
@@ -92,7 +82,7 @@ def summary_text(model: Fitted) -> str:
     wide = BESIDE if rows[-1].tests else WIDTH
     first = len(rows) - columns  # 1 after an intercept
     names = [row.name for row in rows[:first]] + summary_names([row.name for row in rows[first:]], wide)
-    headings = [coefficient_heading(model).replace("value", "coefficient")]
+    headings = [facts_of_model.coefficient_heading(model).replace("value", "coefficient")]
     if problems > 1:
         headings = summary_names([model._problem_name(problem) for problem in range(problems)], wide)
     for problem, heading in enumerate(headings):
@@ -144,12 +134,12 @@ def coefficient_summary_table(model: Fitted) -> Table:
     notes = [f"and {count:,} more {name}" for name, count in left.items() if count > 0]
     table = Table(caption=", ".join(notes) + ": the model file has them" if notes else None)
     table.add_column("coefficient")
-    headings = coefficient_problem_names(model)
+    headings = facts_of_model.coefficient_problem_names(model)
     if problems > 1:
         headings = summary_names(headings[:MOST_CLASSES], LONGEST_LABEL)
     for heading in headings:
         table.add_column(escape_markup(heading), justify="right")
-    rows = coefficient_rows(model, MOST_COEFFICIENTS)
+    rows = facts_of_model.coefficient_rows(model, MOST_COEFFICIENTS)
     intervals = problems == 1 and bool(rows[-1].intervals)
     if intervals:
         table.add_column("95 % interval", justify="right")
@@ -161,7 +151,7 @@ def coefficient_summary_table(model: Fitted) -> Table:
 
 def summary_coefficients(model: Fitted) -> dict[str, list[float] | float]:
     """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
-    intervals = coefficient_intervals(model)
+    intervals = facts_of_model.coefficient_intervals(model)
     found = {"coef": np.asarray(model.coef_).tolist(), "intercept": np.asarray(model.intercept_).tolist()}
     if intervals is not None:
         found["interval"] = intervals.reshape(*np.shape(model.coef_), 2).tolist()
@@ -171,14 +161,16 @@ def summary_coefficients(model: Fitted) -> dict[str, list[float] | float]:
 def model_summary_card(model: Fitted) -> str:
     """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds, largest coefficients."""
     certificate = model.certificate_
-    odds = attacker_limits(gaussian_guarantee(certificate) or certificate.guarantee).accuracy
+    odds = facts_of_model.attacker_limits(
+        facts_of_model.gaussian_guarantee(certificate) or certificate.guarantee
+    ).accuracy
     facts = [fact for fact in certificate_summary(certificate) if fact[0] in _CARD_FACTS]
     facts.append(("an attacker at even odds", f"right at most {100 * odds:.1f} % of the time"))
     if certificate.sampler.startswith("seeded"):
         facts.insert(0, ("not private", "random_state was fixed, which is for tests"))
     coef = np.atleast_2d(model.coef_)
     if len(coef) == 1:
-        names, intervals = feature_names(model), coefficient_intervals(model)
+        names, intervals = facts_of_model.feature_names(model), facts_of_model.coefficient_intervals(model)
         largest = np.argsort(-np.abs(coef[0]))[:_CARD_COEFFICIENTS].tolist()
         words = [
             f"{names[column]} {coef[0, column]:.3g}"

@@ -10,32 +10,20 @@ from dpconvex.privacy.bounds import RECORD
 from dpconvex.privacy.certificate import Certificate, CertifiedNoise
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT
-from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
+from dpconvex.reports.release_file import ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
-    "mass": "number of valid records",
-    "columns": "range and centre of each column",
-    "lengths": "median row norm",
-    "moments": "second moments of the columns",
-    "labels": "number of labels, or of outcomes, of each kind",
-    "octaves": "order of magnitude of the target",
-    "targets": "location and scale of the target",
-    "mean row": "mean row, shared by all levels",
-    "rough gradients": "gradients of the first rounds",
-    "residuals": "location and scale of the residuals",
-    "margins": "histogram of the margins",
-    "gradients": "gradients of the middle rounds",
-    "curvature": "curvature of the loss",
-    "late gradients": "gradients of the last rounds",
-    "scores": "covariance of the gradients, for intervals",
-    "limits": "number of limited residuals, for intervals",
-    "centre": "mean row",
-    "count": "number of positive labels",
-    "difference": "difference of the classes",
-    "objective": "linear term of the objective",
-    "release": "coefficients",
-}
+    "mass": "number of valid records", "columns": "range and centre of each column", "lengths": "median row norm",
+    "moments": "second moments of the columns", "labels": "number of labels, or of outcomes, of each kind",
+    "octaves": "order of magnitude of the target", "targets": "location and scale of the target",
+    "mean row": "mean row, shared by all levels", "rough gradients": "gradients of the first rounds",
+    "residuals": "location and scale of the residuals", "margins": "histogram of the margins",
+    "gradients": "gradients of the middle rounds", "curvature": "curvature of the loss",
+    "late gradients": "gradients of the last rounds", "scores": "covariance of the gradients, for intervals",
+    "limits": "number of limited residuals, for intervals", "centre": "mean row", "count": "number of positive labels",
+    "difference": "difference of the classes", "objective": "linear term of the objective", "release": "coefficients",
+}  # fmt: skip
 _NUMBERS = {
     "sum": ("sum over the rows", "sums over the rows"),
     "mean": ("average over the rows", "averages over the rows"),
@@ -46,17 +34,11 @@ _EVERY_STEP = "noise is added in every step of the solver"
 _BEFORE = "noise is added to the objective before it is minimised"
 _EVERY_PHASE = "noise is added to the coefficients after every phase"
 _MECHANISMS = {
-    "gradient": _EVERY_STEP,
-    "plain-gradient": _EVERY_STEP,
-    "structured-gradient": _EVERY_STEP,
-    "sgd": _EVERY_STEP,
-    "objective": _BEFORE,
-    "auc-objective": _BEFORE,
-    "output": "noise is added to the finished coefficients",
-    "moments": "noise is added to moments, from which the coefficients are computed",
-    "phased-erm": _EVERY_PHASE,
+    "gradient": _EVERY_STEP, "plain-gradient": _EVERY_STEP, "structured-gradient": _EVERY_STEP, "sgd": _EVERY_STEP,
+    "objective": _BEFORE, "auc-objective": _BEFORE, "output": "noise is added to the finished coefficients",
+    "moments": "noise is added to moments, from which the coefficients are computed", "phased-erm": _EVERY_PHASE,
     "phased-sgd": _EVERY_PHASE,
-}
+}  # fmt: skip
 _STEPS = (
     "The coefficients were found step by step. In every step each record says in which direction it would move them, "
     "with a weight of at most a fixed limit. The answers are added up, random noise is added to the total, and only "
@@ -97,14 +79,12 @@ _NEIGHBORS = {
     "replace_one": ("one record is replaced by any other", "is replaced"),
     "add_or_remove_one": ("one record is added or removed", "is added or removed"),
     "replace_one_keeping_label": (
-        "one record is replaced by another with the same label",
-        "is replaced by one with the same label",
+        "one record is replaced by another with the same label", "is replaced by one with the same label",
     ),
-}
+}  # fmt: skip
 
 
 def _guarantee_wording_parts(guarantee: Guarantee) -> tuple[str, list[str]]:
-    """Return the kind of a guarantee, and its numbers as people write them."""
     if isinstance(guarantee, GaussianDP):
         return "Gaussian differential privacy", [f"mu = {guarantee.mu:g}"]
     epsilon = f"epsilon = {guarantee.epsilon_bound:g}"
@@ -262,12 +242,6 @@ def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
         f"for each {unit_name_wording(certificate, release)}: "
         "what can be learned from it changes little whether or not anybody's data were used, and whatever they are."
     )
-
-
-def release_answer_wording(release: ReleaseFileFacts) -> list[tuple[str, str]]:
-    """Return every question of a release file with its answer; empty where the file is silent."""
-    # The unit and the target have sections of their own.
-    return [(ask, getattr(release, field)) for field, ask in FIELDS.items() if field not in ("unit", "target")]
 
 
 def unprotected_wording(certificate: Certificate) -> list[str]:

@@ -266,10 +266,8 @@ def _edge_integrals(
     d: float, e: float, low: float, high: float, reach: float, panel: float, nodes: Array, weights: Array,
     moments: Array, space: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """Return ``2 pi`` times the plane's integral, and ``4 pi`` times that of space with its factor d, over one edge.
-
-    The first is that of distance e: in the plane the caller passes its d as e.
-    """
+    """Return ``2 pi`` times the plane's integral, and ``4 pi`` times that of space with its factor d, over one edge."""
+    # The first is that of distance e: in the plane the caller passes its d as e.
     disc, shell = 0.0, 0.0
     near_disc, near_shell = e * e < reach * reach, d * d + e * e < reach * reach
     left, right = max(low, -reach), min(high, reach)

@@ -16,17 +16,9 @@ import numpy as np
 
 from dpconvex.checks import check_positive, parameter_error
 from dpconvex.engine.block_products import transform_block
+from dpconvex.losses import vector_losses as vectors
 from dpconvex.losses.pointwise import Huber, PointwiseLoss, Squared
 from dpconvex.losses.scaled_and_clamped import Scaled
-from dpconvex.losses.vector_losses import (
-    Bowl,
-    L1Norm,
-    L1WithLink,
-    PiecewiseLinear,
-    SmoothedVectorLoss,
-    VectorLoss,
-    link_parts,
-)
 from dpconvex.smoothing.convolution import SmoothedLoss
 from dpconvex.types import Array, ScalarOrArray
 
@@ -135,12 +127,12 @@ def moreau(loss: PointwiseLoss, smoothness: float) -> MoreauLoss | Scaled:
 
 
 @dataclass(frozen=True)
-class _QuadraticEnvelope(SmoothedVectorLoss):
+class _QuadraticEnvelope(vectors.SmoothedVectorLoss):
     """An envelope with the parabola of curvature ``c = modulus``, of a loss of one class."""
 
-    loss: VectorLoss
+    loss: vectors.VectorLoss
     modulus: float
-    loss_class: ClassVar[type[VectorLoss]]
+    loss_class: ClassVar[type[vectors.VectorLoss]]
 
     def __post_init__(self) -> None:
         owner, wanted = type(self).__name__, self.loss_class.__name__
@@ -169,11 +161,10 @@ class BowlMoreau(_QuadraticEnvelope):
     best s has ``sum_j (c |x_j| - s)^+ = c l``: water-filling from the largest down.
     """
 
-    loss: Bowl
-    loss_class = Bowl
+    loss: vectors.Bowl
+    loss_class = vectors.Bowl
 
     def _height(self, u: Array, level: Array | None) -> tuple[Array, Array]:
-        """Return s of every row, and its level of at least 0."""
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         sizes = -np.sort(-self.modulus * np.abs(u), axis=1)
         water = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(1, u.shape[1] + 1)
@@ -212,8 +203,8 @@ class PiecesMoreau(_QuadraticEnvelope):
     stationary weights solve a small linear system, and the ones that are not negative and leave no piece above win.
     """
 
-    loss: PiecewiseLinear
-    loss_class = PiecewiseLinear
+    loss: vectors.PiecewiseLinear
+    loss_class = vectors.PiecewiseLinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -291,7 +282,7 @@ class PiecesMoreau(_QuadraticEnvelope):
 
 
 @dataclass(frozen=True)
-class VectorMoreau(SmoothedVectorLoss):
+class VectorMoreau(vectors.SmoothedVectorLoss):
     r"""Generalised envelope ``inf_u ||u||_1 + w phi((x - u) / w)`` of the l1 norm; build it with :func:`moreau_vector`.
 
     It is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1`` and ``b / w``-smooth, from below, for the potentials
@@ -303,14 +294,14 @@ class VectorMoreau(SmoothedVectorLoss):
     A link, which is smooth, stays as it is.
     """
 
-    loss: L1Norm | L1WithLink
+    loss: vectors.L1Norm | vectors.L1WithLink
     potential: str
     curvature: float
     width: float
 
     def __post_init__(self) -> None:
         owner = "moreau_vector"
-        if not isinstance(self.loss, L1Norm | L1WithLink):
+        if not isinstance(self.loss, vectors.L1Norm | vectors.L1WithLink):
             raise parameter_error("loss", owner, "L1Norm or L1WithLink", type(self.loss).__name__, kind=TypeError)
         curvature, width = _checked_potential(self.loss, self.potential, self.curvature, self.width)
         object.__setattr__(self, "curvature", curvature)
@@ -325,12 +316,12 @@ class VectorMoreau(SmoothedVectorLoss):
         """The dual maximiser ``y = clip(b u / w, -1, 1)``, and the slope of the link."""
         slopes = np.clip(u * self.smoothness, -1.0, 1.0)
         if self.link is not None:
-            slopes[:, -1] = link_parts(self.link, u[:, -1])[1]
+            slopes[:, -1] = vectors.link_parts(self.link, u[:, -1])[1]
         return np.asarray(slopes)
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """Value ``<u, y> - w phi*(y)`` of the envelope, and the link."""
-        linked = 0.0 if self.link is None else link_parts(self.link, u[:, -1])[0]
+        linked = 0.0 if self.link is None else vectors.link_parts(self.link, u[:, -1])[0]
         u = u[:, : self.loss.size]
         y = np.clip(u * self.smoothness, -1.0, 1.0)
         return np.asarray((u * y).sum(axis=1) - np.square(y).sum(axis=1) / (2 * self.smoothness) + linked)
@@ -339,13 +330,13 @@ class VectorMoreau(SmoothedVectorLoss):
         """Hessian of the envelope: ``b / w`` on residuals that are not clipped, and the curvature of the link."""
         bends = self.smoothness * (np.abs(u) * self.smoothness <= 1)
         if self.link is not None:
-            bends[:, -1] = link_parts(self.link, u[:, -1])[2]
+            bends[:, -1] = vectors.link_parts(self.link, u[:, -1])[2]
         return np.asarray(bends[:, :, None] * np.eye(u.shape[1]))
 
 
 def moreau_vector(
-    loss: L1Norm | L1WithLink | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0,
-    width: float = 1.0,
+    loss: vectors.L1Norm | vectors.L1WithLink | vectors.PiecewiseLinear | vectors.Bowl, potential: str = "energy",
+    curvature: float = 1.0, width: float = 1.0,
 ) -> VectorMoreau | PiecesMoreau | BowlMoreau:  # fmt: skip
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
@@ -366,13 +357,13 @@ def moreau_vector(
     >>> envelope.value(np.array([[0.25], [3.0]])).tolist()
     [0.0625, 2.75]
     """
-    if not isinstance(loss, PiecewiseLinear | Bowl):
+    if not isinstance(loss, vectors.PiecewiseLinear | vectors.Bowl):
         return VectorMoreau(loss, potential, curvature, width)
     bend, width = _checked_potential(loss, potential, curvature, width)
-    return BowlMoreau(loss, bend / width) if isinstance(loss, Bowl) else PiecesMoreau(loss, bend / width)
+    return BowlMoreau(loss, bend / width) if isinstance(loss, vectors.Bowl) else PiecesMoreau(loss, bend / width)
 
 
-def _checked_potential(loss: VectorLoss, potential: str, curvature: float, width: float) -> tuple[float, float]:
+def _checked_potential(loss: vectors.VectorLoss, potential: str, curvature: float, width: float) -> tuple[float, float]:
     """Return curvature and width, or raise unless the potential's conjugate exists at every slope of the loss."""
     owner, start = "moreau_vector", "Use 1.0 for a start."
     if potential not in POTENTIALS:

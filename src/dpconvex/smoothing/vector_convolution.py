@@ -57,7 +57,6 @@ def _convolution_panel_error(nodes: int, growth: int, offset: float, bound: floa
 
 
 def _run_blocks(part: Callable[[slice], None], rows: int, size: int) -> None:
-    """Call ``part`` for blocks of rows, in threads."""
     starts = range(0, rows, size)
     list(in_threads(lambda start: part(slice(start, start + size)), starts, available_cores()))
 

@@ -13,23 +13,16 @@ import numpy.typing as npt
 from dpconvex.checks import parameter_error
 from dpconvex.objectives import EmpiricalObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import LinearTermObjective, Objective
-from dpconvex.solvers.certified_descent import (
-    CertifiedDescent,
-    ConvergenceError,
-    DescentCertified,
-    Solution,
-    Solver,
-    check_descent_start,
-)
+from dpconvex.solvers import certified_descent as descent
 from dpconvex.solvers.duality_gap import Envelope, certified_gap
 from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
 from dpconvex.types import Array
 
 #: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of scipy.
-Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
+Method = descent.Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
 
 
-def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:
+def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> descent.Solution | None:
     """Return a certificate for a black box's point of any origin, or None if it is not good enough.
 
     Smooth objectives: the gradient norm at the point plus its rounding allowance is at most `tolerance`. Kinked ones:
@@ -41,8 +34,8 @@ def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) 
     with np.errstate(all="ignore"):  # far away, values overflow: such a point is refused below
         if not _kinked(objective):
             try:
-                CertifiedDescent(objective, tolerance).evaluate(theta)
-            except DescentCertified as found:
+                descent.CertifiedDescent(objective, tolerance).evaluate(theta)
+            except descent.DescentCertified as found:
                 return found.solution
             return None
         alpha = objective.strong_convexity
@@ -50,7 +43,7 @@ def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) 
         for smoothness in objective.loss.lipschitz**2 / wanted * np.array([1.0, 0.1, 0.01]):
             gap = certified_gap(objective, theta, float(smoothness))
             if gap <= wanted:
-                return Solution(theta, math.sqrt(2 * alpha * gap), 0, gap)
+                return descent.Solution(theta, math.sqrt(2 * alpha * gap), 0, gap)
         return None
 
 
@@ -73,9 +66,9 @@ class BlackBox:
 
     method: Method | None = None
 
-    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> descent.Solution:
         """Return a minimiser that is certified whatever the method claims; see :meth:`Solver.solve`."""
-        point = check_descent_start(objective, start, tolerance, "BlackBox")
+        point = descent.check_descent_start(objective, start, tolerance, "BlackBox")
         if self.method is not None:
             answer = self.run(objective, point, tolerance)
             solution = certify_point(objective, answer, tolerance)
@@ -88,7 +81,7 @@ class BlackBox:
         """Return the black box's own answer, uncertified."""
         if isinstance(self.method, str):
             return _scipy_black_box(self.method, objective, start, tolerance)
-        if isinstance(self.method, Solver):
+        if isinstance(self.method, descent.Solver):
             return np.asarray(self.method.solve(objective, start, tolerance).point)
         if callable(self.method):
             return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
@@ -96,7 +89,7 @@ class BlackBox:
         raise parameter_error("method", "BlackBox", allowed, type(self.method).__name__, kind=TypeError)
 
 
-def polish_black_box(objective: Objective, point: Array, tolerance: float) -> Solution:
+def polish_black_box(objective: Objective, point: Array, tolerance: float) -> descent.Solution:
     """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
@@ -105,7 +98,7 @@ def polish_black_box(objective: Objective, point: Array, tolerance: float) -> So
     # A Hessian of a sample that misses a direction makes steps useless; gradients alone get there from any point.
     try:
         return Newton(max_iterations=50).solve(objective, point, tolerance)
-    except ConvergenceError:
+    except descent.ConvergenceError:
         return LBFGS(newton=False).solve(objective, point, tolerance)
 
 

@@ -119,11 +119,9 @@ def newton_steps(
 def _newton_iterations(
     descent: CertifiedDescent, state: DescentState, limit: int, metric: Metric | None = None, with_value: bool = False
 ) -> DescentState:
-    """Take up to `limit` Newton-like steps; return early when they stop helping.
-
-    A given metric comes from a subsample: the costly full Hessian is then computed only if a step fails to halve the
-    gradient.
-    """
+    """Take up to `limit` Newton-like steps; return early when they stop helping."""
+    # A given metric comes from a subsample: the costly full Hessian is then computed only if a step fails to halve the
+    # gradient.
     slow = 0.05 if metric is None else 0.5
     pairs = BFGSPairs(maxlen=20)
     damped = 0
@@ -226,7 +224,6 @@ class LBFGS(CertifiedSolver[Objective]):
         return descent.solve_around_best(self)
 
     def _iterate_lbfgs(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
-        """Take at most `limit` steps of L-BFGS with line searches; return the last state."""
         pairs = BFGSPairs(maxlen=self.memory)
         diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)
         for _ in range(limit):

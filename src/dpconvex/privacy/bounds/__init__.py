@@ -17,17 +17,9 @@ from importlib import import_module
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.privacy import objective_perturbation_calibration as calibration
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.description import Facts, describe, rebuild_description
-from dpconvex.privacy.objective_perturbation_calibration import (
-    objective_perturbation_delta,
-    objective_perturbation_epsilon,
-    objective_perturbation_laplace_scale,
-    objective_perturbation_scale,
-    trace_objective_delta,
-    trace_objective_laplace_scale,
-    trace_objective_scale,
-)
 
 RECORD = "one record"
 PERSON = "one person"  # with all its rows
@@ -157,21 +149,23 @@ class Bounds:
         if form is not None:
             lipschitz, ratio, neighbors, moved, rank = form
             if delta > 0:
-                return trace_objective_scale(epsilon, delta, lipschitz, ratio, neighbors)
-            return trace_objective_laplace_scale(epsilon, moved, ratio, rank)
+                return calibration.trace_objective_scale(epsilon, delta, lipschitz, ratio, neighbors)
+            return calibration.trace_objective_laplace_scale(epsilon, moved, ratio, rank)
         facts = (self.lipschitz, self.curvature_ratio)
         if delta > 0:
-            return objective_perturbation_scale(epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors)
+            return calibration.objective_perturbation_scale(
+                epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
+            )
         self._check_rank()
-        return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
+        return calibration.objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
 
     def linear_term_delta(self, epsilon: float, scale: float) -> float:
         """Return delta of Gaussian ``b`` of this scale."""
         form = self._trace_form
         if form is not None:
-            return trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
+            return calibration.trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
         ratio = self.lipschitz / scale
-        return objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
+        return calibration.objective_perturbation_delta(epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors)
 
     def linear_term_epsilon(self, scale: float) -> float:
         """Bound epsilon of l2-Laplace ``b`` of this scale; in trace form ``Gamma / scale + k log(1 + kappa / k)``."""
@@ -180,7 +174,7 @@ class Bounds:
             _, ratio, _, moved, rank = form
             return moved / scale + rank * math.log1p(ratio / rank)
         self._check_rank()
-        return objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
+        return calibration.objective_perturbation_epsilon(scale, self.lipschitz, self.curvature_ratio, self.neighbors)
 
     def linear_term_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
@@ -191,12 +185,10 @@ class Bounds:
 
     @property
     def _trace_form(self) -> tuple[float, float, str, float, int] | None:
-        """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one vector.
-
-        Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation, sensitivity
-        of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private where they
-        share one weight.
-        """
+        """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one vector."""
+        # Norm L of a record's gradient, ``kappa`` (trace of its Hessian over the strong convexity), relation,
+        # sensitivity of the gradient, and largest rank k of its Hessian: the rank of its rows, whose number is private
+        # where they share one weight.
         many = self.rows_per_person
         if not self.people and many == 1:
             return None
@@ -230,11 +222,9 @@ class Bounds:
 
     @property
     def _reserve(self) -> float:
-        """Factor on bounds of tolerances: 1 if the number of rows is public, else ``max(10, 2e6 / n)``, for 1e10 rows.
-
-        Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
-        are (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`).
-        """
+        # Factor on bounds of tolerances: 1 if the number of rows is public, else max(10, 2e6 / n), for 1e10 rows.
+        # Solvers finish with gradients in which every row's slope is off by some 30 roundings, however many rows there
+        # are (dpconvex.objectives.EmpiricalObjective.refined_gradient).
         if self.neighbors == "replace_one" and not self.people:
             return 1.0
         return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
@@ -244,7 +234,6 @@ class Bounds:
         raise AttributeError
 
     def _facts(self, objective: str, *names: str, **more: object) -> Facts:
-        """Return the named facts of an objective, and some more."""
         return {"objective": objective, **{name: getattr(self, name) for name in names}, **more}
 
     def to_dict(self) -> Facts:
@@ -275,7 +264,6 @@ class Bounds:
             check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
 
     def _wrong(self, name: str, wanted: str, remedy: str = "", error: type[Exception] = ValueError) -> Exception:
-        """Return the error of a parameter that is not as it must be."""
         value = getattr(self, name)
         got = type(value).__name__ if name == "loss" else repr(value)
         text = f"The '{name}' parameter of {type(self).__name__} must be {wanted}. Got {got} instead."

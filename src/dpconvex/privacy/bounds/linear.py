@@ -68,12 +68,9 @@ class LinearRecord(Bounds):
     def row_facts(self) -> Facts:
         """Facts of linear bounds that mapped rows must have."""
         return {
-            "n_features": self.n_features,
-            "fit_intercept": self.fit_intercept,
-            "row_norm": min(self.row_norm, self.max_norm),
-            "max_norm": self.max_norm,
-            "own_weights": False,
-        }
+            "n_features": self.n_features, "fit_intercept": self.fit_intercept,
+            "row_norm": min(self.row_norm, self.max_norm), "max_norm": self.max_norm, "own_weights": False,
+        }  # fmt: skip
 
     @property
     def curvature_factor(self) -> float:

@@ -81,13 +81,6 @@ def normal_whole_part_sums(bits: int) -> tuple[int, ...]:
         return *(int(s / sums[-1] * 2**bits) for s in sums[:-1]), 2**bits
 
 
-def _whole_part(pick: UniformForNormal) -> int:
-    """Return the k whose interval of the sums holds the pick."""
-    while pick.value in normal_whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
-        pick.extend()
-    return sum(pick.value >= edge for edge in normal_whole_part_sums(pick.bits))
-
-
 def _accept_normal_exactly(whole: int, fraction: UniformForNormal, uniform: Callable[[], UniformForNormal]) -> bool:
     """Return True with probability ``exp(-x (2k + x) / 2)``, as the kernel decides it."""
     twice = 2 * whole
@@ -113,7 +106,9 @@ def exact_normal(take: Callable[[], int], word_bits: int = 64) -> tuple[int, int
         first = take()
         pick = UniformForNormal(first >> 1, word_bits - 1, take, word_bits)
         fraction = uniform()
-        whole = _whole_part(pick)
+        while pick.value in normal_whole_part_sums(pick.bits) and pick.bits < _TABLE_BITS:
+            pick.extend()
+        whole = sum(pick.value >= edge for edge in normal_whole_part_sums(pick.bits))  # whose interval holds the pick
         if _accept_normal_exactly(whole, fraction, uniform):
             return first & 1, whole, fraction
 
@@ -227,12 +222,10 @@ def _multiply_normal_words(mantissa: np.uint64, word: np.uint64) -> tuple[np.uin
 def _fill_rounded_normals(
     words: Block, whole_parts: Block, mantissa: np.uint64, drop: np.uint64, out: NDArray[np.int64], first: int
 ) -> Filled:
-    """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last.
-
-    Returns how much of `out` is filled, how many words that took, and whether the next number is open; the words of an
-    unfinished number are not counted: they must be offered again, with others behind them, or numbers that take many
-    words would be rarer.
-    """
+    """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last."""
+    # Returns how much of `out` is filled, how many words that took, and whether the next number is open; the words of
+    # an unfinished number are not counted: they must be offered again, with others behind them, or numbers that take
+    # many words would be rarer.
     used: Any = np.int64(0)  # of one type with what `_draw_normal_word` returns, or it would be compiled twice
     ones = (_ONE << drop) - _ONE
     for index in range(first, out.size):
