@@ -353,6 +353,7 @@ def moreau_vector(
 
     Examples
     --------
+    >>> from dpconvex.losses import L1Norm
     >>> envelope = moreau_vector(L1Norm(1), "energy", width=0.5)
     >>> envelope.value(np.array([[0.25], [3.0]])).tolist()
     [0.0625, 2.75]
