@@ -20,7 +20,7 @@ TRUSTED = (
     *(f"smoothing/{name}" for name in ("convolution", "kernels")),
 )
 #: Today's number, rounded up; it may fall, and it may not grow unnoticed.
-MOST_LINES = 6_400
+MOST_LINES = 6_200
 
 
 def lines_of(names: tuple[str, ...]) -> int:
