@@ -317,6 +317,7 @@ class PrivateRows:
 
     @property
     def _own_rows(self) -> Rows:
+        """The rows of this view."""
         rows, size = self._rows, self._size
         if size is None:
             return rows
@@ -462,6 +463,7 @@ def _key(frame: Coordinates) -> tuple[bytes, float, float]:
 
 
 def _nan_to_zero(value: float) -> float:
+    """Return a number, never NaN."""
     return float(np.nan_to_num(float(value), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 

@@ -130,6 +130,7 @@ def shorten_rows(block: Array, radius: float) -> Array:
 
 
 def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:
+    """Return ``||scale (x - centre)||^2`` of rows ``(1, x)`` or ``x``."""
     from dpconvex.engine.dense_kernels import scaled_dense_norms
 
     squares = np.empty(len(block))

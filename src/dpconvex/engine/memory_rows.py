@@ -422,6 +422,7 @@ class MemoryRows:
         return self._memory_rows_in_place(np.sort(indices).astype(np.int64))
 
     def _memory_rows_in_place(self, indices: RowIndices) -> Self:
+        """Return the given rows, read where they are in memory."""
         other = self._replace(
             indices=indices if self.indices is None else self.indices[indices], n_rows=indices.size,
             targets=self.targets[indices], ignored=None if self.ignored is None else self.ignored[indices],
@@ -450,9 +451,11 @@ class MemoryRows:
         return rows, self.targets.copy(), weights
 
     def _span(self, span: tuple[int, int]) -> slice:
+        """Return the rows of some blocks."""
         return slice(span[0] * self.block_rows, min(span[1] * self.block_rows, self.n_rows))
 
     def _indices_of(self, rows: slice) -> RowIndices:
+        """Return where some rows lie among the given ones."""
         return np.arange(*rows.indices(self.n_rows)) if self.indices is None else self.indices[rows]
 
     def _mapped_memory_blocks(self, first: int, last: int) -> Iterator[Block]:

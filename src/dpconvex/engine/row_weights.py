@@ -82,6 +82,7 @@ class RowWeights:
 
 
 def _first_of_each(ordered: Tags) -> RowIndices:
+    """Return where each tag begins in a sorted array."""
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: ordered.size])
 
 

@@ -32,6 +32,7 @@ _UNDERFLOW = 1e-290  # added to squared lengths: none is 0 where squares are too
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _first_of(indptr: RowIndices, row: int) -> Any:
+    """Return where a row begins among the stored values, unsigned."""
     return np.uint64(indptr[row])
 
 

@@ -179,6 +179,7 @@ class SparseRows(MemoryRows):
         return indptr, columns, values if same else offsets  # one copy in memory where that is enough
 
     def _norm_factors(self) -> Array:
+        """Return ``min(1, row_norm / ||x_i||)`` of all sparse rows."""
         from dpconvex.engine.sparse_kernels import sparse_shortening_kernel
 
         scale, norm = self.bounds_and_scales[3], self.row_map.row_norm
@@ -211,6 +212,7 @@ class SparseRows(MemoryRows):
         return self._weights_of(slice(None)) if self._given_weights is None else self._given_weights
 
     def _weights_of(self, rows: slice) -> Array:
+        """Return the influence weights of some rows, 0 for ignored ones."""
         return self._without_ignored(self._given_weights if self.own_weights else self._map_weights, rows)
 
     def _factors_of(self, rows: slice) -> Array:

@@ -30,6 +30,7 @@ _local = _Own()
 
 @functools.lru_cache(maxsize=8)
 def _worker_pool(threads: int) -> ThreadPoolExecutor:
+    """Return the process-wide pool of `threads` workers."""
     return ThreadPoolExecutor(threads, thread_name_prefix="dpconvex", initializer=_begin_worker)
 
 

@@ -246,6 +246,7 @@ def planned_gradient_noise(config: FitConfig, terms: Mapping[str, CertifiedNoise
 def _plan_fit_config(
     bounds: LinearBounds, mu: float, records: float, settings: Parameters, levels: Sequence[float], targets: int
 ) -> FitConfig:
+    """Return planned clips, which grow with the effective number of records per coefficient."""
     kind, inference = fit_kind_of_loss(bounds.loss), settings.get("inference", False)
     clip, width = constants.CLIP[kind] * math.sqrt(1 + records / constants.CLIP_RECORDS), 1.0
     if kind in ("margin", "several"):  # grows late: clipped slopes cost probabilities little, and noise much

@@ -100,6 +100,7 @@ class GradientRounds:
     def _release_gradient(
         self, name: str, phi: Array, loss: PosteriorLocalLoss, part: int | None = None, constant: Array | None = None
     ) -> tuple[Array, float]:
+        """Return a noisy mean gradient, and the standard deviation of its coordinates."""
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         unit = self.frame.median_row_norm * loss.unit
         total = rows.slope_sum(name, self.frame.row_coefficients(phi), loss.slope, self.frame, unit)
@@ -125,6 +126,7 @@ class GradientRounds:
         return 1 / (1 + min(size / constants.NO_SIGNAL_RECORDS, records / constants.NO_SIGNAL_PER_COEFFICIENT) ** 3)
 
     def _limit_step(self, phi: Array, wanted: Array, scale: float) -> Array:
+        """Return the next point: a step towards the wanted one that moves predictions within the limit of one round."""
         step = wanted - phi
         length = math.sqrt(float(self.frame.moments @ step**2))
         return np.asarray(phi + step * min(1.0, constants.MAX_MOVE * scale / max(length, 1e-300)))
@@ -192,6 +194,7 @@ class GradientRounds:
         return length * math.sqrt(share), loss.max_second_derivative * length**2 * share
 
     def _release_curvature(self, phi: Array, loss: PosteriorLocalLoss) -> Array:
+        """Release the mean curvature at a point."""
         radius, unit = self._curvature_units(loss)
         theta, part = self.frame.row_coefficients(phi), None if self.config.inference else self.config.early_rows
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
@@ -199,6 +202,7 @@ class GradientRounds:
         return np.asarray(sums * unit / (self.mass * share))
 
     def _denoise_curvature(self, released: list[Array], loss: PosteriorLocalLoss) -> tuple[Array, float]:
+        """Return the denoised mean of the rounds' released curvatures, and the noise that is left."""
         if self.config.inference:
             hessian, variance = self._combined_curvature(released, loss)
             values, _, vectors = curvatures.raise_curvature(hessian, variance)  # steps must not overshoot
@@ -217,6 +221,7 @@ class GradientRounds:
         return curvatures.combine_curvatures(np.mean(used, axis=0), noise, self.moments, doubt)
 
     def _covariance(self, released: list[Array], phi: Array, loss: PosteriorLocalLoss, known: Array) -> Array:
+        """Return the covariance of the rounds' estimate, by sampling and by what is known, in the rows' coordinates."""
         hessian, variance = self._combined_curvature(released, loss)
         length, slope = self.config.late_clip * self.frame.median_row_norm, loss.slope.loss
         assert slope is not None

@@ -79,12 +79,14 @@ class JointMargins:
         return self.lead * len(self.contrasts)
 
     def _expand(self, vector: Array) -> Array:
+        """Return the coefficients of each margin."""
         slopes = self.columns.T @ vector[self.leads :].reshape(len(self.columns), -1)
         if not self.lead:
             return np.asarray(slopes)
         return np.column_stack([self.contrasts.T @ vector[: self.leads] / self.frame.constant, slopes])
 
     def _reduce(self, gradient: Array) -> tuple[Array, Array]:
+        """Return the intercepts' and the columns' part of a gradient in all coefficients."""
         if not self.separate:
             return gradient[: self.margins], gradient[None, self.margins :]
         intercepts = self.contrasts @ gradient[:, : self.lead].ravel() if self.lead else np.zeros(0)
@@ -164,6 +166,7 @@ class JointMargins:
         return np.ones((self.margins, 1)) * self.moments
 
     def _model(self, vector: Array, slopes: QuerySlopes, bound: float) -> ExpectedRound:
+        """Return what is expected of a round at a point."""
         return expected_round(self, self._expand(vector), slopes, bound)
 
     def _centre(self, vector: Array) -> Array:

@@ -73,6 +73,7 @@ class PrivateFit:
             return self.frame.row_coefficients(self._fit())
 
     def _fit(self) -> Array:
+        """Run the fit in released coordinates; return its coefficients phi."""
         if self.kind == "several":
             return JointMargins(self).run().T
         own = {"margin": self._fit_margins, "squares": self._fit_squares, "rate": self._fit_rates}
@@ -80,6 +81,7 @@ class PrivateFit:
         return self._fit_fine_stage(*self._fit_rough_stage()) if fit_kind is None else fit_kind()
 
     def _refine(self, found: PosteriorEstimate, loss: PosteriorLocalLoss) -> Array:
+        """Return an estimate refined by late rounds."""
         mean, covariance = self.rounds.run_late(found, loss)
         if covariance is not None:
             self.released["covariance"] = covariance
@@ -156,6 +158,7 @@ class PrivateFit:
         return middle, std_error, min(constants.NORMAL_SCALE * scale, width / 2)
 
     def _locate_residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
+        """Return the quantile of a fit's residuals at the wanted level, its standard deviation, and their scale."""
         gone = self.start_weight if self.config.fits == 1 else 0.0
         first = 0.5 + gone * (level - 0.5)
         # Up to thrice the distance of a normal law, less the part that the start has gone already.
@@ -214,6 +217,7 @@ class PrivateFit:
         return self._refine(found, PosteriorLocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
 
     def _limited_squares(self, found: PosteriorEstimate, scale: float) -> PosteriorLocalLoss:
+        """Return the fit's least squares with intervals: the product of residual and row is limited as one."""
         width, theta = self.config.width, self.frame.row_coefficients(found.mean)
         tails = location.locate_residual_tails(self.rows, "residuals", theta, scale, self.mass)
         scale = tails.median_scale(scale)
@@ -291,6 +295,7 @@ class PrivateFit:
         return self._refine(found, PosteriorLocalLoss(slope, unit, scale, limit * unit / width, factor, most))
 
     def _fit_smooth(self) -> Array:
+        """Fit a smooth loss of residuals, which has a scale of its own."""
         middle, std_error, scale = self._locate_target(planned_quantile_level(self.loss))
         start = np.zeros(self.size)
         start[: self.lead] = middle
@@ -342,6 +347,7 @@ class PrivateFit:
         return mean
 
     def _release_positive_share(self) -> tuple[float, float]:
+        """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
         centre = 0.5 if self.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
         found = centre * self.mass + self.rows.count("labels", QueryStatistic("label"), -0.5, centre)
         std = self.terms["labels"].scale / self.mass
@@ -349,6 +355,7 @@ class PrivateFit:
         return share, min(std / (share * (1 - share)), 1.0)
 
     def _margin_std(self, phi: Array) -> float:
+        """Return the standard deviation of margins by released second moments."""
         return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
 
     def _centre_intercept(self, share: float, phi: Array) -> Array:

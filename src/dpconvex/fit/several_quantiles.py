@@ -22,6 +22,7 @@ class SeveralQuantiles(PrivateFit):
     """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them."""
 
     def _fit(self) -> Array:
+        """Fit several quantile levels; return the coefficients, a column each."""
         mean_row = self._release_mean_row()
         found, noises, scales, covariances = [], [], [], []
         for number, level in enumerate(self.config.levels):
@@ -41,6 +42,7 @@ class SeveralQuantiles(PrivateFit):
         return smooth_quantile_levels(np.array(found), self.config.levels, np.array(noises), self.frame.moments).T
 
     def _release_mean_row(self) -> Array:
+        """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         if "mean row" not in self.terms:
             return np.zeros(self.size)
         frame, zero = self.frame, np.zeros(self.size)

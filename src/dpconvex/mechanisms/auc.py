@@ -46,6 +46,7 @@ _AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs no
 
 
 def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
+    """Return the share of ``mu^2`` of each release of AUC moments, what it is, and how often."""
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
     return {

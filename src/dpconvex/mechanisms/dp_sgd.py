@@ -291,6 +291,7 @@ class _NoisySGDRun:
         return np.asarray(total / averaged)
 
     def _take_sgd_steps(self, steps: int, total: Array) -> None:
+        """Take steps of DP-SGD in chunks of about as many sampled records."""
         single = self.compiled if self.sampling == "fixed" and self.size == 1 else None
         copied = self.mapped is None and single is None
         chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)

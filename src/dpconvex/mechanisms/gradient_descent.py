@@ -223,6 +223,7 @@ def stated_farthest(certificate: Certificate) -> float:
 
 
 def _check_descent_steps(settings: Parameters) -> tuple[int, float]:
+    """Return number and size of the steps on matrices, or raise."""
     owner, allowed = "StructuredGradientDescent", "a finite number above 0"
     step_size = check_number("step_size", owner, settings["step_size"], allowed, 0, math.inf, low_open=True)
     return check_count("steps", owner, settings["steps"]), step_size
@@ -338,6 +339,7 @@ def plain_descent_settings(
 
 
 def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> Array:
+    """Return finite numbers of a shape as an array, or raise."""
     try:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -349,12 +351,14 @@ def _finite_descent_array(name: str, given: object, shape: tuple[int, ...]) -> A
 
 
 def _descent_norm_bound(bounds: LinearBounds, plain: Parameters) -> float:
+    """Return the bound on the norm of ``v_i``."""
     if plain["truncation"] is not None:
         return float(plain["truncation"])
     return bounds.lipschitz / float(bounds.loss.lipschitz)
 
 
 def _check_descent_overflow(bounds: LinearBounds, steps: int, plain: Parameters, std: float) -> None:
+    """Raise if iterates could overflow, where slopes are no numbers any more."""
     turn = 1.0
     if plain["covariance"] is not None:
         turn = 1.0 / float(np.linalg.eigvalsh(np.array(plain["covariance"]))[0])

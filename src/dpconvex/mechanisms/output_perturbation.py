@@ -61,6 +61,7 @@ def _output_solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
 
 
 def _check_output_gap(bounds: Bounds, gap: object) -> float:
+    """Return a gap that can be certified, or raise."""
     allowed = "a finite number above 0"
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
     least = _smallest_output_gap(bounds)
@@ -71,6 +72,7 @@ def _check_output_gap(bounds: Bounds, gap: object) -> float:
 
 
 def _check_output_radius(radius: object) -> None:
+    """Raise unless this is None or a radius to project on."""
     if radius is not None:
         allowed = "None or a finite number above 0"
         check_number("radius", "OutputPerturbation", radius, allowed, 0, math.inf, low_open=True)

@@ -507,6 +507,7 @@ class Certificate(CertifiedPromise):
         return cls(**data)
 
     def _repr_html_(self) -> str:
+        """Return the table of the certificate that a notebook shows."""
         facts = {
             "guarantee": repr(self.guarantee), "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
             "mechanism": self.mechanism, "because": self.theorem, "noise": self.sampler,

@@ -359,6 +359,7 @@ def _ledger_budget_record(dataset: str, asked: Facts) -> Facts:
 
 
 def _ledger_totals_after(state: Facts | None, record: Facts) -> Facts:
+    """Return the totals of a data set after a record of its log."""
     if record["kind"] == "budget":
         # A second budget of one name was never written; the first one counts.
         opened = PrivacyFilter(*(record[name] for name in ("epsilon", "delta", "mu", "composition")))

@@ -108,6 +108,7 @@ class LedgerFile:
                 os.unlink(draft)
 
     def _draft_ledger_file(self, draft: str, record: Facts) -> None:
+        """Write a new ledger file with its first record, before it gets its name."""
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
             # One file and no side files at rest: a write-ahead log could be left behind by a copy.

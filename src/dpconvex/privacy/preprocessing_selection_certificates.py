@@ -219,6 +219,7 @@ class SelectionCertificate(CertifiedPromise):
         require(choice, "The selection's 'noise' is too small for its guarantee.")
 
     def _check_fields(self) -> None:
+        """Raise unless every stated fact is one that a selection can state."""
         for name in ("candidates", "training_rows", "validation_rows"):
             check_count(name, "a selection", getattr(self, name))
         check_number("mean_repeats", "a selection", self.mean_repeats, "a number from 1 to 1e9", 1.0, _MOST_REPEATS)

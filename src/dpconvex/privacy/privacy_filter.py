@@ -243,6 +243,7 @@ class PrivacyFilter:
         )  # fmt: skip
 
     def _left_in_filter(self) -> tuple[float, float, float]:
+        """Return the epsilon and delta that the filter has left, and the mu."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:
             mu = math.sqrt(max(0.0, self.mu * self.mu - squared))

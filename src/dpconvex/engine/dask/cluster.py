@@ -147,6 +147,7 @@ class ClusterTable:
         self, pending: set[int], submit: Callable[[Sequence[int]], list[Task]],
         accept: Callable[[Sequence[int], Any], Sequence[int]],
     ) -> None:  # fmt: skip
+        """Submit tasks to the cluster until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
         asked: dict[str, tuple[_ClusterWorkerCall, float]] = {}
         losses, reason = 0, ""

@@ -100,6 +100,7 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
 
 
 def _positions_from_end(target: Any) -> Any:
+    """Return the distance of every target of a partition from its end: 0 for the last one."""
     return target.to_frame().assign(**{_POSITION: np.arange(len(target))[::-1]})[_POSITION]
 
 

@@ -189,6 +189,7 @@ class DaskRows:
         return tuple(pairwise_summation(self._each(self._partitions, itertools.repeat(call), grouped=True)))
 
     def _each(self, partitions: Sequence[Partition], calls: Iterable[Call], grouped: bool = False) -> Iterator[Sums]:
+        """Yield the results of all partitions of the Dask rows in order, added up in groups if asked for."""
         jobs = list(zip(partitions, calls, strict=False))
         if self._held is not None:
             yield from self._held.run(jobs, self._mapping, grouped)
@@ -217,6 +218,7 @@ class DaskRows:
 
 
 def _take_table_rows(indices: npt.NDArray[np.integer[Any]], rows: MemoryRows) -> Sums:
+    """Return rows of a partition by their positions: raw features, mapped targets, weights."""
     taken = rows.take(indices)
     return taken.raw, taken.marked_targets, taken.weights
 

@@ -234,6 +234,7 @@ class Bounds:
         raise AttributeError
 
     def _facts(self, objective: str, *names: str, **more: object) -> Facts:
+        """Return the named facts of an objective, and some more."""
         return {"objective": objective, **{name: getattr(self, name) for name in names}, **more}
 
     def to_dict(self) -> Facts:
@@ -264,6 +265,7 @@ class Bounds:
             check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
 
     def _wrong(self, name: str, wanted: str, remedy: str = "", error: type[Exception] = ValueError) -> Exception:
+        """Return the error of a parameter that is not as it must be."""
         value = getattr(self, name)
         got = type(value).__name__ if name == "loss" else repr(value)
         text = f"The '{name}' parameter of {type(self).__name__} must be {wanted}. Got {got} instead."

@@ -404,6 +404,7 @@ class RobustBounds(LinearRecord):
             self._check_cost(self.cost)
 
     def _check_shape(self) -> None:
+        """Raise unless the robust set's shape is one that its norm has."""
         allowed = {"box": "d positive numbers", "hull": "at most 1000 vectors of length d, not all 0"}
         array: NDArray[np.float64]
         try:

@@ -172,6 +172,7 @@ def _add_noise_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
 
 
 def _discrete_gaussian_noise(std: float, size: int) -> NDArray[np.int64]:
+    """Return integers of discrete Gaussian noise from opendp's exact sampler."""
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
