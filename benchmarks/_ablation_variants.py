@@ -10,6 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.tables import CLASSIFICATION, REGRESSION
 from dpconvex.fit import (
     constants,
+    covariance_and_curvature,
     fit_plan,
     geometry,
     gradient_rounds,
@@ -54,8 +56,9 @@ def shares(**values: float) -> list[Change]:
 
 
 def columns_only(
-    moments: Array, std: float, radius: float, frame: geometry.RowGeometry, most: Array, floor: float, usual: float
-) -> geometry.RowGeometry:
+    moments: Array, std: float, radius: float, frame: geometry.RowGeometry, most: Array, floor: float, usual: float,
+    measured: bool,
+) -> geometry.RowGeometry:  # fmt: skip
     """Stand in for whitening: columns in their own units."""
     size = moments.shape[0] - frame.lead
     left = np.concatenate([np.ones(frame.lead), np.full(size, min(usual, 1.0))])
@@ -107,15 +110,32 @@ def raw_share(noisy: float, std: float, n_samples: float) -> float:
 def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
     """Return the change of what Newton points are told: functions of an argument in place of the argument."""
     build = NewtonPosterior.__init__
-    names = list(inspect.signature(build).parameters)[1:]
-    if not set(changed) <= set(names):
-        raise LookupError(f"Newton points are not told {set(changed) - set(names)}.")
+    signature = inspect.signature(build)
+    if not set(changed) <= set(signature.parameters):
+        raise LookupError(f"Newton points are not told {set(changed) - set(signature.parameters)}.")
 
-    def told(self: NewtonPosterior, *values: Any) -> None:
-        given = dict(zip(names, values, strict=True))
-        build(self, *(changed.get(name, lambda x: x)(value) for name, value in given.items()))
+    def told(self: NewtonPosterior, *values: Any, **named: Any) -> None:
+        given = signature.bind(self, *values, **named)
+        given.arguments |= {name: change(given.arguments[name]) for name, change in changed.items()}
+        build(*given.args, **given.kwargs)
 
     return [(NewtonPosterior, "__init__", told)]
+
+
+def forgetful_points() -> list[Change]:
+    """Return the change that what rough rounds found is not among the Newton points of fine rounds."""
+    build = NewtonPosterior.__init__
+
+    def forgotten(self: NewtonPosterior, *values: Any, **named: Any) -> None:
+        build(self, *values, **named)
+        self.earlier = None
+
+    return [(NewtonPosterior, "__init__", forgotten)]
+
+
+def late_posterior(law: Callable[..., Any]) -> list[Change]:
+    """Return the change of the posterior of late rounds alone."""
+    return [(gradient_rounds, "posteriors", SimpleNamespace(**(vars(posterior) | {"posterior": law})))]
 
 
 def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tuple[Any, float]:
@@ -130,14 +150,6 @@ def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
     middle = float(phi[: self.lead].sum()) * self.frame.constant
     height = margin_calibration.margin_moments(loss, middle, self._margin_std(phi), self.config.clip)[0]
     return np.asarray(height * np.diag(self.rounds.moments))
-
-
-def forgotten(self: NewtonPosterior, found: Array, noise: Array, drift: float, anchor: Array) -> None:
-    self.anchor = anchor - self.start
-
-
-def expected_drift(self: NewtonPosterior, found: Array, variance: Array) -> float:
-    return self.expected_drift**2
 
 
 def closed_limits() -> list[Change]:
@@ -232,7 +244,7 @@ STAGES = (
     Variant(
         "shares of labels",
         "the noisy share of positives itself in place of its posterior mean",
-        lambda: [(private_fit, "calibrated_label_share", raw_share)],
+        lambda: [(margin_calibration, "calibrated_label_share", raw_share)],
         CLASSIFICATION,
     ),
     Variant(
@@ -299,13 +311,13 @@ STAGES = (
     Variant(
         "rough rounds remembered",
         "fine rounds ignore what rough rounds found, but for where they begin",
-        lambda: [(NewtonPosterior, "remember", forgotten)],
+        forgetful_points,
         REGRESSION,
     ),
     Variant(
         "drift as it is seen",
         "what rough rounds found is believed as far as is expected, not as far as fine rounds agree",
-        lambda: [(NewtonPosterior, "_drift", expected_drift)],
+        lambda: constant(LEVEL_SHIFT_WEIGHT=1e15),
         REGRESSION,
     ),
     Variant(
@@ -335,13 +347,9 @@ STAGES = (
     Variant(
         "curvature drawn to the expected one",
         "late rounds use the released curvature as it is, with eigenvalues raised to the noise",
-        lambda: [(gradient_rounds, "denoise_curvature", raw_curvature)],
+        lambda: [(covariance_and_curvature, "denoise_curvature", raw_curvature)],
     ),
-    Variant(
-        "late shrinkage",
-        "late rounds are not drawn to what early ones found",
-        lambda: [(gradient_rounds, "posterior", wide_law)],
-    ),
+    Variant("late shrinkage", "late rounds are not drawn to what early ones found", lambda: late_posterior(wide_law)),
     Variant(
         "late mismatch",
         "late points are weighed by their noise alone, however far away they were taken",

@@ -11,7 +11,7 @@ error is that of paired differences between seeds, for these tables.
 all, with ``--out file.jsonl`` (written fit by fit) and ``--page docs/evidence/ablation.md`` (writes the page). Options:
 ``--stages`` names, ``stages``, ``constants`` or a constant's name; ``--cells table:task`` or ``table:task:rows``, or
 ``all``; ``--half``, ``--epsilon``, ``--seeds 4``, ``--jobs``; ``--resume`` keeps what the file holds of the same
-sources of the fit; ``--report FILE...`` measures nothing and reports what files hold.
+default fit; ``--report FILE...`` measures nothing and reports what files hold.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from benchmarks._ablation_variants import FACTORS, MOVED, STAGES, VARIANTS, Chan
 from benchmarks.consistent import private_loss
 from benchmarks.tables import TABLES, chosen
 from dpconvex.core.private_rows import PrivateAnswers
-from dpconvex.fit import constants
+from dpconvex_reproduction.fingerprint import STORED, fingerprint, made_with
 
 Record = dict[str, Any]
 
 AS_IS = "as is"
+DEFAULT = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
 EPSILONS = (0.1, 0.3, 1.0, 4.0, 20.0)
 BANDS = {"0.1-0.3": (0.0, 0.5), "1-4": (0.5, 8.0), "20-100": (8.0, math.inf)}  # of epsilon
 HALVES = ("blind", "tuning")
@@ -114,17 +115,6 @@ def noise_by_name() -> Iterator[None]:
         yield
 
 
-def fingerprint() -> str:
-    """Return a mark of the sources of the fit: files of other sources are not gone on with."""
-    mark = 0
-    for path in sorted(Path(constants.__file__).parent.glob("*.py")):
-        mark = zlib.crc32(path.read_bytes(), mark)
-    return f"{mark:08x}"
-
-
-SOURCES = fingerprint()  # of when this process has read them
-
-
 class Cell(NamedTuple):
     """A table, a task, and the number of rows; None for all."""
 
@@ -168,7 +158,7 @@ class Job:
                     "variant": name, "table": cell.table, "task": cell.task, "rows": cell.rows,
                     "half": TABLES[cell.table].half, "seed": self.seed, "epsilon": epsilon,
                     "loss": loss, "seconds": round(time.perf_counter() - start, 3),
-                    "error": error, "sources": SOURCES,
+                    "error": error, "default": DEFAULT,
                 }  # fmt: skip
 
 
@@ -374,6 +364,8 @@ def page(records: list[Record]) -> Iterator[str]:
 
     yield "# What each stage brings"
     yield ""
+    yield made_with()
+    yield ""
     yield (
         "The default fit, and the same fit with one of its stages switched off or one of its constants halved or "
         "doubled. Numbers are the test loss of the variant over that of the fit as it is (of rankings 1 - AUC), the "
@@ -407,9 +399,6 @@ def page(records: list[Record]) -> Iterator[str]:
         "`python -m benchmarks ablation` is a quick form."
     )
     yield ""
-    if {record["sources"] for record in records} != {SOURCES}:
-        yield "**The fit has changed since this was measured.**"
-        yield ""
     yield "## Stages"
     yield ""
     yield from verdict(found)
@@ -594,7 +583,7 @@ def measured(options: argparse.Namespace, say: Callable[[str], None]) -> list[Re
     """Carry out all fits, the first seed of all cells first, and write every record at once."""
     known: list[Record] = []
     if options.out is not None and options.resume and options.out.exists():
-        known = [record for record in read([options.out]) if record["sources"] == SOURCES]
+        known = [record for record in read([options.out]) if record["default"] == DEFAULT]
     marks = frozenset(identity(record) for record in known)
     names = wanted_variants(options.stages)
     jobs = [
@@ -646,12 +635,16 @@ def run(seeds: int = 2) -> Iterator[Measurement]:
 
 def main() -> None:
     options = arguments()
+    if fingerprint() != DEFAULT:
+        raise SystemExit("The default fit has changed: `dpconvex reproduce fingerprint --write` first.")
     if options.report:
         records = read(options.report)
     else:
         records = measured(options, lambda text: print(text, flush=True))
     for text in lines(records):
         print(text)
+    if {record["default"] for record in records} != {DEFAULT}:
+        raise SystemExit("Some of these fits are of another default: no page is written.")
     if options.page is not None:
         options.page.write_text("\n".join(map(wrapped, page(records))) + "\n")
 
