@@ -256,7 +256,7 @@ def test_a_first_colour_by_number_is_no_blue(tmp_path):
 def noisy_cell(cell):
     import warnings
 
-    warnings.warn("the same for every cell", UserWarning, stacklevel=1)
+    warnings.warn(f"above 1/n = {1 / (100 * (cell['k'] + 1)):.2g}: the same for every cell", UserWarning, stacklevel=1)
     return [{"k": cell["k"]}]
 
 
@@ -265,7 +265,7 @@ def test_a_log_says_what_is_done_and_left_and_each_warning_once(tmp_path, monkey
     from dpconvex_reproduction.runner import _measure
 
     rows, seconds, failure, said = _measure(noisy_cell, {"k": 1})
-    assert (rows, failure, said) == ([{"k": 1}], "", ["UserWarning: the same for every cell"])
+    assert (rows, failure, said) == ([{"k": 1}], "", ["UserWarning: above 1/n = 0.005: the same for every cell"])
     assert seconds >= 0
     study = Study("bench", lambda quick: [{"k": k} for k in range(3)], noisy_cell)
 
@@ -280,7 +280,8 @@ def test_a_log_says_what_is_done_and_left_and_each_warning_once(tmp_path, monkey
     assert printed.count("the same for every cell") == 1
     assert "3 of 3 cells (100 %)" in printed
     assert "bench: 3 of 3" in printed
-    assert results.warnings == {"UserWarning: the same for every cell": 3}
+    # The numbers in a warning do not make it another one.
+    assert results.warnings == {"UserWarning: above 1/n = 0.01: the same for every cell": 3}
 
 
 def test_progress_estimates_what_is_left():

@@ -238,9 +238,10 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     """
     memory = folder / "runs" / "index.json"
     known = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+    new = {}
     for outcome in outcomes:
         exhibit = outcome.exhibit
-        known[exhibit.name] = {
+        new[exhibit.name] = {
             "": f"[{exhibit.label}]({exhibit.name}.md)",
             "what": exhibit.title,
             "verdict": outcome.verdict,
@@ -249,6 +250,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
             "repeats": _share_of_repeats(outcome.work),
             "a full run": _minutes(outcome.work.full_seconds) if outcome.work.full else "",
         }
+    # A run of everything has the order of the catalogue.
+    known = new if known.keys() <= new.keys() else known | new
     memory.parent.mkdir(parents=True, exist_ok=True)
     memory.write_text(json.dumps(known, indent=2), encoding="utf-8")
     counts: dict[str, int] = {}

@@ -7,6 +7,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import warnings
@@ -45,7 +46,7 @@ class Progress:
         Processor seconds of what is left, if the cells of a study take as long as those that are done; studies of
         which nothing is done yet count as the average cell.
     warning : str
-        What the cell warned of, if no cell did before; otherwise empty.
+        What the cell warned of, if no cell did before with these or other numbers; otherwise empty.
     """
 
     done: int
@@ -108,7 +109,7 @@ class Results:
     work : dict
         Cells done, cells of a full run and processor seconds, by study.
     warnings : dict
-        Distinct warnings of the cells that were run now, and how many cells gave them.
+        The first of each kind of warning of the cells that were run now, and how many cells gave that kind.
     """
 
     rows: dict[str, list[Row]]
@@ -254,6 +255,7 @@ def run_studies(
     for study, _ in waiting:
         pending[study.name] += 1
     warned: dict[str, int] = {}
+    kinds: dict[str, str] = {}
 
     def end(study: Study, cell: Cell, outcome: _Outcome) -> None:
         rows, seconds, failure, said = outcome
@@ -262,9 +264,14 @@ def run_studies(
             failures.setdefault(study.name, []).append(f"{_key(cell)}: {failure}")
         else:
             stores[study.name].add(cell, rows, seconds)
-        new = [words for words in said if words not in warned]
+        new = []
         for words in said:
-            warned[words] = warned.get(words, 0) + 1
+            # One warning in a hundred sizes is one thing to know: its numbers do not count.
+            kind = re.sub(r"[0-9][0-9.,e+-]*", "0", words)
+            if kind not in kinds:
+                new.append(words)
+            first = kinds.setdefault(kind, words)
+            warned[first] = warned.get(first, 0) + 1
         if report is not None:
             report(_progress(study.name, {name: len(listed) for name, listed in cells.items()}, pending, stores, new))
 
