@@ -10,7 +10,7 @@ import pytest
 from dpconvex_reproduction import datasets
 from dpconvex_reproduction.datasets.dataset import SHA256, data_path
 
-FOLDER = Path(os.environ.get("DPCONVEX_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+FOLDER = Path(os.environ.get("DPCONVEX_DATA", "no data"))
 needs_data = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="no data folder: set DPCONVEX_DATA to the folder of the data files"
 )

@@ -30,14 +30,14 @@ from dpconvex_reproduction.pages import markdown_table
 __all__ = ["Contest", "best_settings", "contests", "write_page"]
 
 _SETTING = ("data", "task", "relation", "epsilon")
-#: In figures the two packages of DP-SGD are one line, the better of them.
-_DESCENTS = ("Opacus DP-SGD", "jax-privacy DP-SGD")
+#: In figures methods of one kind are one line, the better of them: at most seven lines can be told apart.
+_MERGED = {"DP-SGD": ("Opacus DP-SGD", "jax-privacy DP-SGD"), "AdaSSP": ("AdaSSP", "boosted AdaSSP")}
 #: Style, marker and its face of our methods.
 _OUR_LOOKS = {"dpconvex": ("-", "o", OURS), "dpconvex, splines": ((0, (5, 1)), "s", "white")}
 _FIGURES = (
-    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD's two packages the better "
-    "one is drawn. A panel shows the best four fifths of all means, so that a method that fails altogether does not "
-    "flatten the others."
+    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD's two packages, and of "
+    "AdaSSP with and without boosting, the better one is drawn. A panel shows the best four fifths of all means, so "
+    "that a method that fails altogether does not flatten the others."
 )
 _DRAWN = "Bars: two standard errors over seeds. Arrows: the line ends above or below the panel."
 _NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
@@ -278,15 +278,16 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
 
 
 def _merged(lines: Sequence[Row], metric: str, larger: bool) -> list[Row]:
-    """Return lines with the packages of DP-SGD merged into the better of them."""
-    kept = [line for line in lines if line["method"] not in _DESCENTS]
+    """Return lines with those of one kind merged into the better of them."""
+    kinds = {name: kind for kind, names in _MERGED.items() for name in names}
+    kept = [line for line in lines if line["method"] not in kinds]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for line in lines:
-        if line["method"] in _DESCENTS:
-            groups.setdefault(tuple(line[name] for name in _SETTING), []).append(line)
-    for pair in groups.values():
+        if line["method"] in kinds:
+            groups.setdefault((kinds[line["method"]], *(line[name] for name in _SETTING)), []).append(line)
+    for (kind, *_), pair in groups.items():
         best = max(pair, key=lambda line: line[metric] if larger else -line[metric])
-        kept.append({**best, "method": "DP-SGD" if len(pair) == 1 else "DP-SGD, better of two"})
+        kept.append({**best, "method": kind if len(pair) == 1 else f"{kind}, better of two"})
     return kept
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.vector_losses import L1Norm
 from dpconvex.smoothing import GaussianKernel, convolve_vector, moreau_vector
-from dpconvex_reproduction.drawing import OTHERS, OURS
+from dpconvex_reproduction.drawing import OTHERS, OURS, WIDEST
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 
 __all__ = ["ERRORS", "FIGURE_1", "FIGURE_2", "FIGURE_3"]
@@ -280,32 +280,34 @@ def _lines(ax: Any, rows: list[Row], curves: Any) -> None:
 
 
 def _draw_2(rows: list[Row], figure: Any) -> None:
-    from dpconvex_reproduction.drawing import finish, panels
+    from dpconvex_reproduction.drawing import LineEnd, label_lines, label_room, panels
 
     axes = panels(figure, 2)
     left, right = axes[0]
-    for place, color in zip(PLACES, (GREEN, PURPLE), strict=True):
-        for curve, style in (("convolution", "-"), ("Lemma 4.3", ":")):
-            wanted = {"panel": "bandwidth", "algorithm": curve, "x1": place}
-            left.plot(
-                _column(rows, "bandwidth", **wanted), _column(rows, "error", **wanted), style,
-                color=color, label=f"{curve}, x = {place:g}",
-            )  # fmt: skip
-    wanted = {"panel": "bandwidth", "algorithm": "uniform bound", "x1": PLACES[0]}
-    left.plot(
-        _column(rows, "bandwidth", **wanted), _column(rows, "error", **wanted), color=BLACK,
-        label="uniform bound",
-    )  # fmt: skip
+    lines = [(curve, place) for place in PLACES for curve in ("convolution", "Lemma 4.3")]
+    ends = []
+    for curve, place in [*lines, ("uniform bound", PLACES[0])]:
+        bound = curve == "uniform bound"
+        wanted = {"panel": "bandwidth", "algorithm": curve, "x1": place}
+        error = _column(rows, "error", **wanted)
+        color = BLACK if bound else (GREEN, PURPLE)[PLACES.index(place)]
+        drawn = left.plot(
+            _column(rows, "bandwidth", **wanted), error, ":" if curve == "Lemma 4.3" else "-", color=color
+        )  # fmt: skip
+        ends.append(LineEnd(float(error[-1]), curve if bound else f"{curve}, x = {place:g}", drawn[0]))
     left.set_xlabel("bandwidth")
     left.set_ylabel("error of the approximation")
     left.set_title("g(x) = |x|")
     x, y, error = _surface(rows, "convolution")
     mesh = right.pcolormesh(x, y, error, cmap="viridis", shading="nearest")
     figure.colorbar(mesh, ax=right)
-    right.set_title("l1 norm in two dimensions, bandwidth 0.5", fontsize=10)
+    right.set_title("errors of the l1 norm, bandwidth 0.5")
     right.set_xlabel("$x_1$")
     right.set_ylabel("$x_2$")
-    finish(figure, axes, columns=5)
+    width = figure.get_size_inches()[0]
+    figure.tight_layout()
+    figure.subplots_adjust(wspace=2.9 * (label_room([end.name for end in ends]) + 0.5) / width)
+    label_lines(left, ends)
 
 
 def _surface(rows: list[Row], curve: str) -> tuple[Array, Array, Array]:
@@ -316,37 +318,38 @@ def _surface(rows: list[Row], curve: str) -> tuple[Array, Array, Array]:
 
 
 def _draw_3(rows: list[Row], figure: Any) -> None:
-    figure.set_size_inches(15, 3.8)
-    values, errors = figure.add_subplot(1, 4, 1), figure.add_subplot(1, 4, 2)
-    surfaces = [figure.add_subplot(1, 4, k, projection="3d") for k in (3, 4)]
+    figure.set_size_inches(WIDEST, 7.0)
+    values, errors = figure.add_subplot(2, 2, 1), figure.add_subplot(2, 2, 2)
+    surfaces = [figure.add_subplot(2, 2, k, projection="3d") for k in (3, 4)]
     x = _column(rows, "x1", panel="line", algorithm="Moreau")
-    values.plot(x, np.abs(x), color=BLACK, label="g")
+    values.plot(x, np.abs(x), color=BLACK, label="|x|")
     for curve, color in (("convolution", GREEN), ("Moreau", PURPLE)):
         error = _column(rows, "error", panel="line", algorithm=curve, variant="paper")
-        values.plot(x, np.abs(x) + error, color=color, label=curve)
+        values.plot(x, np.abs(x) + error, "--", color=color, label=f"{curve}, paper")
     _lines(
         errors, rows, (("convolution", "paper", GREEN), ("convolution", "dpconvex", OURS), ("Moreau", "paper", PURPLE))
     )
     values.set_xlim(-1.5, 1.5)
     values.set_ylim(0, 1.6)
     values.set_xlabel("x")
-    values.set_title("|x|")
+    values.set_title("|x| and its approximations")
     errors.axhline(0, color=BLACK, linewidth=0.7)
-    errors.set_title("errors of |x|")
+    errors.set_title("their errors, and ours at the same smoothness")
     errors.set_ylim(-0.3, 0.65)
-    for ax, shown, title in zip(surfaces, (1, 0), ("l1 norm", "errors of the l1 norm"), strict=True):
+    names = "l1 norm in two dimensions, approximated as printed", "errors of these two surfaces"
+    for ax, shown, title in zip(surfaces, (1, 0), names, strict=True):
         for curve, color in (("convolution", GREEN), ("Moreau", PURPLE)):
             a, b, error = _surface(rows, curve)
             ax.plot_wireframe(
-                a, b, error + shown * (np.abs(a) + np.abs(b)), color=color, linewidth=0.5,
+                a, b, error + shown * (np.abs(a) + np.abs(b)), color=color, linewidth=0.6,
                 rcount=20, ccount=20,
             )  # fmt: skip
         ax.set_title(title)
         ax.set_xlabel("$x_1$")
         ax.set_ylabel("$x_2$")
-    values.legend(fontsize=8, frameon=False)
-    errors.legend(fontsize=8, frameon=False)
-    figure.subplots_adjust(left=0.04, right=0.98, wspace=0.25, bottom=0.15)
+    values.legend(frameon=False)
+    errors.legend(frameon=False)
+    figure.subplots_adjust(left=0.07, right=0.97, wspace=0.2, hspace=0.25, bottom=0.04, top=0.95)
 
 
 FIGURE_1 = (table_of(("line",)), _judge_1, _draw_1)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpconvex.privacy import GaussianDP
-from dpconvex_reproduction.drawing import OTHERS, finish, panels
+from dpconvex_reproduction.drawing import OTHERS, OURS, finish, panels
 from dpconvex_reproduction.exhibit import Cell, Check, Row, Study, select
 from dpconvex_reproduction.newsvendor_gdp.attack import STUDY as ATTACK
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS
@@ -136,11 +136,12 @@ def draw(rows: list[Row], figure: Any) -> None:
             color=OTHERS[LEVELS.index(row["mu"])],
             clip_on=False,
             markersize=7,
-            fillstyle="none",
+            markerfacecolor=OURS if row["variant"] == "dpconvex" else "none",
         )
     for variant, marker in _MARKERS.items():
         label = f"attack on {'DPNewsvendor' if variant == 'dpconvex' else 'Algorithm 1'}, {variant}"
-        axes[0, 1].plot([], [], marker, color="black", fillstyle="none", label=label)
+        face = OURS if variant == "dpconvex" else "none"
+        axes[0, 1].plot([], [], marker, color="black", markerfacecolor=face, label=label)
     axes[0, 0].set_title("Gaussian DP")
     axes[0, 1].set_title("claimed, and attained by an attack")
     finish(figure, axes)
