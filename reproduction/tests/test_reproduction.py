@@ -90,6 +90,29 @@ def test_a_killed_run_leaves_a_readable_store(tmp_path):
     assert len(results.rows["toy/means"]) == 4
 
 
+def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
+    here, there, packed = tmp_path / "here", tmp_path / "there", tmp_path / "pages" / "cells"
+    monkeypatch.setattr("dpconvex_reproduction.runner.now", lambda: "commit first on Monday")
+    quick = run_studies([STUDY], here, quick=True, jobs=1, packed=packed)
+    (file,) = packed.iterdir()
+    before = file.read_bytes()
+    monkeypatch.setattr("dpconvex_reproduction.runner.now", lambda: "commit second on Tuesday")
+    seen = []
+    again = run_studies([STUDY], there, quick=True, jobs=1, packed=packed, report=seen.append)
+    assert not seen
+    assert again.rows == quick.rows
+    assert file.read_bytes() == before
+    full = run_studies([STUDY], there, jobs=1, packed=packed, report=seen.append)
+    assert len(seen) == 4
+    assert full.measured == {"toy/means": {"commit first on Monday", "commit second on Tuesday"}}
+    write_exhibit(exhibit(), full, tmp_path / "pages")
+    page = (tmp_path / "pages/toy/figure-1.md").read_text()
+    assert "Measured at commit first on Monday, commit second on Tuesday. Made at " in page
+    assert "Single runs: [toy--means.jsonl.xz](../cells/toy--means.jsonl.xz)." in page
+    run_studies([STUDY], there, quick=True, jobs=1, packed=packed, fresh=True, report=seen.append)
+    assert len(seen) == 8
+
+
 def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):
     monkeypatch.delenv("DPCONVEX_DATA", raising=False)
     results = run_studies([NEEDS_DATA], tmp_path, quick=True)

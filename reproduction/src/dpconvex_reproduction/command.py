@@ -68,8 +68,9 @@ def reproduce(
 ) -> None:
     """Run the papers' tables and figures again and write a page with a verdict for each.
 
-    Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is done
-    and what is left. What takes less than a minute is never run in part. Real data are read from the folder named by
+    Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is
+    done and what is left; compressed single runs stand beside the pages in `cells`, for another machine to go on
+    with. What takes less than a minute is never run in part. Real data are read from the folder named by
     `DPCONVEX_DATA`; without it the exhibits that need them say so.
 
     Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
@@ -99,6 +100,7 @@ def reproduce(
             [study for exhibit in chosen for study in exhibit.studies],
             out / "runs",
             jobs=jobs,
+            packed=out / "cells",
             report=report,
         )
         part = quick or within is not None

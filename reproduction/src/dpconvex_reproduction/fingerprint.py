@@ -12,7 +12,7 @@ import json
 import subprocess
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ import numpy as np
 
 from dpconvex.version import __version__
 
-__all__ = ["STORED", "agree", "default_fits", "fingerprint", "made_with", "main", "page_fingerprint", "stale_pages"]
+__all__ = [
+    "STORED", "agree", "default_fits", "fingerprint", "made_with", "main", "now", "page_fingerprint", "stale_pages",
+]  # fmt: skip
 
 STORED = Path(__file__).parent / "stored_fingerprint.json"
 _MARK = "fingerprint of the default "
@@ -107,9 +109,16 @@ def page_fingerprint(text: str) -> str | None:
     return rest[:12] if found else None
 
 
-def made_with() -> str:
-    """Return the line of a page that says with what, and when, it was made."""
-    return f"Made at {_commit()} on {time.strftime('%Y-%m-%d', time.gmtime())}, {_MARK}{fingerprint()}."
+def now() -> str:
+    """Return the commit and the day."""
+    return f"{_commit()} on {time.strftime('%Y-%m-%d', time.gmtime())}"
+
+
+def made_with(measured: Sequence[str] = ()) -> str:
+    """Return the line of a page that says with what, and when, it was made, and its cells where that was before."""
+    today = now()
+    before = "" if set(measured) <= {today} else f"Measured at {', '.join(sorted(measured))}. "
+    return f"{before}Made at {today}, {_MARK}{fingerprint()}."
 
 
 def _commit() -> str:

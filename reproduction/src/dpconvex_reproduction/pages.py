@@ -128,7 +128,8 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     place.mkdir(parents=True, exist_ok=True)
     page = place / f"{exhibit.slug}.md"
     names = [study.name for study in exhibit.studies]
-    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made_with(), ""]
+    made = made_with(sorted(set().union(*(results.measured.get(name, ()) for name in names))))
+    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made, ""]
     missing = [results.skipped[name] for name in names if name in results.skipped]
     rows = [row for name in names for row in results.rows.get(name, [])]
     failures = [message for name in names for message in results.failures.get(name, [])]
@@ -176,9 +177,17 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     lines += [*markdown_table(table, exhibit.shown), ""]
     more = len(table) - exhibit.shown
     rest = f" ({more} more lines there)" if more > 0 else ""
-    lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.", *_failed(failures)]
+    lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.{_cells_kept(names, folder)}"]
+    lines += _failed(failures)
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return outcome
+
+
+def _cells_kept(names: Sequence[str], folder: Path) -> str:
+    """Return links to the single runs."""
+    files = [f"{name.replace('/', '--')}.jsonl.xz" for name in names]
+    links = [f"[{file}](../cells/{file})" for file in files if (folder / "cells" / file).is_file()]
+    return f" Single runs: {', '.join(links)}." if links else ""
 
 
 def _repeats_in_words(work: Work) -> str:

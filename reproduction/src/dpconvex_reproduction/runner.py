@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import lzma
 import multiprocessing
 import os
 import re
@@ -20,7 +21,7 @@ from typing import Any
 
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.fingerprint import STORED
+from dpconvex_reproduction.fingerprint import STORED, now
 
 __all__ = ["Progress", "Results", "Work", "affordable", "cheap", "missing_data", "run_studies"]
 
@@ -110,6 +111,8 @@ class Results:
         Cells done, cells of a full run and processor seconds, by study.
     warnings : dict
         The first of each kind of warning of the cells that were run now, and how many cells gave that kind.
+    measured : dict
+        The commits and days of the cells, by study.
     """
 
     rows: dict[str, list[Row]]
@@ -117,6 +120,7 @@ class Results:
     skipped: dict[str, str]
     work: dict[str, Work]
     warnings: dict[str, int] = field(default_factory=dict)
+    measured: dict[str, set[str]] = field(default_factory=dict)
 
 
 def missing_data(study: Study) -> str | None:
@@ -141,28 +145,49 @@ def _key(cell: Cell) -> str:
 
 
 class _Store:
-    """Finished cells of one study, a line of JSON each."""
+    """Finished cells of one study: a line of JSON each while a run goes on, one compressed file afterwards."""
 
-    def __init__(self, folder: Path, study: Study, fresh: bool) -> None:
-        self.path = folder / (study.name.replace("/", "--") + ".jsonl")
-        self.source = _source(study)
+    def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
+        name = study.name.replace("/", "--")
+        self.path = folder / f"{name}.jsonl"
+        self.packed = None if packed is None else packed / f"{name}.jsonl.xz"
+        self.source, self.now = _source(study), now()
         self.done: dict[str, dict[str, Any]] = {}
-        if fresh:
-            self.path.unlink(missing_ok=True)
-        if self.path.is_file():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError:  # the last line of a run that was killed
-                    continue
-                if record["source"] == self.source:
-                    self.done[_key(record["cell"])] = record
+        for path in (self.packed, self.path):
+            if path is None or not path.is_file():
+                continue
+            if fresh:
+                path.unlink()
+            else:
+                content = path.read_bytes()
+                self._read(lzma.decompress(content) if path == self.packed else content)
+
+    def _read(self, content: bytes) -> None:
+        for line in content.decode("utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:  # the last line of a run that was killed
+                continue
+            if record["source"] == self.source and "made" in record:
+                self.done[_key(record["cell"])] = record
 
     def add(self, cell: Cell, rows: list[Row], seconds: float) -> None:
-        record = {"source": self.source, "cell": cell, "rows": rows, "seconds": seconds}
+        record = {"source": self.source, "made": self.now, "cell": cell, "rows": rows, "seconds": seconds}
+        text = json.dumps(record, default=float)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, default=float) + "\n")
-        self.done[_key(cell)] = json.loads(json.dumps(record, default=float))
+            file.write(text + "\n")
+        self.done[_key(cell)] = json.loads(text)
+
+    def pack(self, cells: Sequence[Cell]) -> None:
+        """Keep the finished ones of these cells in one file, which can go where the pages go."""
+        if self.packed is None:
+            return
+        lines = [json.dumps(self.done[_key(cell)]) for cell in cells if _key(cell) in self.done]
+        content = "\n".join(lines).encode()
+        if self.packed.is_file() and lzma.decompress(self.packed.read_bytes()) == content:
+            return
+        self.packed.parent.mkdir(parents=True, exist_ok=True)
+        self.packed.write_bytes(lzma.compress(content, preset=9))
 
 
 #: Rows of a cell, its processor seconds, a message if it failed, and what it warned of.
@@ -213,6 +238,7 @@ def run_studies(
     jobs: int | None = None,
     fresh: bool = False,
     full: Collection[str] = (),
+    packed: Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Results:
     """Run what is not done yet and return everything.
@@ -231,6 +257,8 @@ def run_studies(
         Forget what was finished before.
     full : collection of str
         Names of studies that are run with all repeats although the others are quick.
+    packed : Path, optional
+        Where finished cells are kept compressed, for another machine to go on with.
     report : callable, optional
         Called after each cell.
 
@@ -243,7 +271,7 @@ def run_studies(
     distinct = list({study.name: study for study in studies}.values())
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
-    stores = {study.name: _Store(folder, study, fresh) for study in runnable}
+    stores = {study.name: _Store(folder, packed, study, fresh) for study in runnable}
     # What was run in full before is not shown in part.
     whole = {s.name for s in runnable if all(_key(cell) in stores[s.name].done for cell in s.cells(False))}
     cells = {s.name: list(s.cells(quick and s.name not in {*full, *whole})) for s in runnable}
@@ -277,11 +305,16 @@ def run_studies(
 
     together = [work for work in waiting if not work[0].timed]
     alone = [work for work in waiting if work[0].timed]
-    for batch, workers in ((together, jobs or available_cores()), (alone, 1)):
-        if batch:
-            _run_batch(batch, workers, end)
+    try:
+        for batch, workers in ((together, jobs or available_cores()), (alone, 1)):
+            if batch:
+                _run_batch(batch, workers, end)
+    finally:
+        for study in runnable:
+            stores[study.name].pack(study.cells(False))
     rows: dict[str, list[Row]] = {}
     work: dict[str, Work] = {}
+    measured: dict[str, set[str]] = {}
     for study in runnable:
         done = stores[study.name].done
         records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
@@ -290,7 +323,8 @@ def run_studies(
         every = len(study.cells(False))
         mean = seconds / max(1, len(records))
         work[study.name] = Work(len(records), every, seconds, mean * every)
-    return Results(rows, failures, skipped, work, warned)
+        measured[study.name] = {record["made"] for record in records}
+    return Results(rows, failures, skipped, work, warned, measured)
 
 
 def _progress(
