@@ -13,6 +13,9 @@ from dpconvex_reproduction.output_perturbation.presets import (
     gaussian_factor,
     output_preset,
     proposition_4_1,
+    proposition_4_2,
+    proposition_4_3,
+    proposition_4_4,
     theorem_3_1,
     theorem_3_2,
     theorem_3_4,
@@ -46,6 +49,20 @@ def test_presets_for_a_mean_by_hand():
     assert fourth.excess_risk == pytest.approx(65 * size * R ** (2 / 3))
     paper = 2 ** (4 / 3) * 3 ** (2 / 3) / 5 ** (1 / 3) * (0.5 / 10) ** (2 / 3) / 1000 ** (4 / 3)
     assert fourth.accuracy == pytest.approx(min(paper, size * R ** (2 / 3)))
+
+
+def test_presets_for_a_population_by_hand():
+    assert proposition_4_1(BASE).excess_risk == pytest.approx(2 * 40 * (1 / 1000 + R))
+    assert proposition_4_2(BASE).excess_risk == pytest.approx(40 * (2 / 1000 + 4 * 50 * R**2))
+    size, root = 5 ** (1 / 3) * 2 ** (2 / 3) * 3 ** (4 / 3), 1 / math.sqrt(1000)
+    assert proposition_4_3(BASE).alpha == pytest.approx(2 / 3 * (math.sqrt(R) + root))
+    assert proposition_4_4(BASE).alpha == pytest.approx((5 * 4 / 9) ** (1 / 3) * (R ** (2 / 3) + root))
+    for delta, convex, smooth in ((0.0, 127, 83), (1e-6, 19, 43)):
+        problem = replace(BASE, delta=delta)
+        ratio = problem.ratio
+        convex_risk = 6 * (convex * math.sqrt(ratio) + root / 2)
+        assert proposition_4_3(problem).excess_risk == pytest.approx(convex_risk)
+        assert proposition_4_4(problem).excess_risk == pytest.approx(size * (11 * root + smooth * ratio ** (2 / 3)))
 
 
 def test_presets_choose_their_theorem():

@@ -1,5 +1,7 @@
 """The table of docs/evidence/papers.md tells the truth: calls run, what shows a line exists, and none is empty."""
 
+import ast
+import functools
 import re
 from importlib import import_module
 from pathlib import Path
@@ -91,6 +93,30 @@ def namespace():
     return names()
 
 
+@functools.cache
+def names_of_tests(path):
+    """Return the names of the test functions of a file."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def says_no(value):
+    """Whether a value, or a part of a tuple or list, is a comparison that does not hold."""
+    if isinstance(value, (tuple, list)):
+        return any(says_no(part) for part in value)
+    return isinstance(value, (bool, np.bool_)) and not value
+
+
+def unknown_tests(shown):
+    """Return what a cell names that is not `file::test_name` of a test that exists, or the cell if it names nothing."""
+    wrong = []
+    for reference in re.findall("`([^`]*)`", shown) or [shown]:
+        path, _, name = reference.partition("::")
+        if not path.endswith(".py") or not (ROOT / path).is_file() or name not in names_of_tests(path):
+            wrong.append(reference)
+    return wrong
+
+
 @pytest.mark.parametrize("cells", list(lines()))
 def test_a_line_of_the_table(cells, namespace):
     assert len(cells) == 4
@@ -99,10 +125,25 @@ def test_a_line_of_the_table(cells, namespace):
     if shown.startswith("["):
         assert (PAGE.parent / re.search(r"\]\(([^)]+)\)", shown)[1]).exists()
     else:
-        path, _, name = shown.strip("`").partition("::")
-        text = (ROOT / path).read_text()
-        assert not name or f"def {name}(" in text
-    eval(call.strip("`"), dict(namespace))
+        assert unknown_tests(shown) == []
+    assert not says_no(eval(call.strip("`"), dict(namespace)))
+
+
+def test_comparisons_that_fail_and_tests_that_are_not_there_are_seen(namespace):
+    for call in ("1 < 0", "np.float64(1) < 0", "(3, 1 < 0)", "[(1 < 0,)]"):
+        assert says_no(eval(call, dict(namespace)))
+    for call in ("None", "0.0", "1 > 0", "(0, [np.float64(1) > 0])", "np.zeros(3) > 1"):
+        assert not says_no(eval(call, dict(namespace)))
+    here, name = "reproduction/tests/test_papers_table.py", "test_a_line_of_the_table"
+    assert unknown_tests(f"`{here}::{name}`, `{here}::test_every_paper_has_its_lines`") == []
+    for shown in (
+        f"`{here}`",
+        f"`{here}::{name}`, `{here}::test_of_rain`",
+        f"`{here}::names_of_tests`",
+        "`no.py::test`",
+        "it",
+    ):
+        assert len(unknown_tests(shown)) == 1
 
 
 def test_every_paper_has_its_lines():
