@@ -13,7 +13,7 @@ from dpconvex import DPLinearRegression, DPLogisticRegression
 from dpconvex.cli import main
 from dpconvex.fit.constants import SHARES
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex_reproduction import canaries, fingerprint, numbers, scale
+from dpconvex_reproduction import canaries, evidence, fingerprint, numbers, scale
 from dpconvex_reproduction.drawing import (
     ERRORS,
     MOST_LINES,
@@ -30,6 +30,8 @@ from dpconvex_reproduction.pages import markdown_table
 from dpconvex_reproduction.peers.environments import PeerEnvironment
 from dpconvex_reproduction.progress import shown_progress
 from dpconvex_reproduction.runner import Progress, run_studies
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_both_accountants_know_the_gaussian_mechanism_and_half_of_its_noise():
@@ -132,7 +134,6 @@ def test_the_scale_page_is_written(tmp_path, monkeypatch):
     assert page.count("| logistic |") == 5
 
 
-@pytest.mark.slow
 def test_fits_of_the_fingerprint_repeat_and_a_change_of_the_default_is_seen():
     first = fingerprint.default_fits()
     assert fingerprint.agree(first, fingerprint.default_fits())
@@ -145,24 +146,48 @@ def test_fits_of_the_fingerprint_repeat_and_a_change_of_the_default_is_seen():
 def test_pages_that_are_older_than_the_default_are_listed(tmp_path, monkeypatch, capsys):
     stored = json.loads(fingerprint.STORED.read_text())["fingerprint"]
     monkeypatch.setattr(fingerprint, "fingerprint", lambda: stored)
-    (tmp_path / "new.md").write_text(f"# page\n\n{fingerprint.made_with()}\n")
-    (tmp_path / "old.md").write_text("# page\n\nMade long ago, fingerprint of the default 000000000000.\n")
-    (tmp_path / "older.md").write_text("# page\n")
-    assert fingerprint.stale_pages(tmp_path) == ["old.md", "older.md"]
-    assert fingerprint.stale_pages(tmp_path, marked=True) == ["old.md"]
-    fingerprint.main([str(tmp_path)])
-    assert "2 pages are older than the default." in capsys.readouterr().out
+    new, old = f"# page\n\n{fingerprint.made_with()}\n", "Made long ago, fingerprint of the default 000000000000.\n"
+    pages = {
+        "new.md": new, "old.md": old, "older.md": "# page\n", "index.md": "# all pages\n",
+        "a/index.md": new, "b/index.md": old, "c/index.md": "# numbers\n",
+    }  # fmt: skip
+    for folder in ("pages", "evidence"):
+        for name, text in pages.items():
+            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).write_text(text)
+    assert fingerprint.stale_pages(tmp_path / "pages") == ["b/index.md", "c/index.md", "old.md", "older.md"]
+    (tmp_path / "pages" / "index.md").write_text(old)
+    assert (
+        fingerprint.stale_pages(tmp_path / "pages")[2] == "index.md"
+    )  # a mark must be today's even where none need be
+    (tmp_path / "evidence" / "index.md").write_text("Pages name the fingerprint of the default they were made with.\n")
+    (tmp_path / "evidence" / "cost.md").write_text("# page\n")
+    (tmp_path / "evidence" / "scale.md").write_text(old)
+    assert fingerprint.stale_pages(tmp_path / "evidence") == [
+        "b/index.md", "c/index.md", "old.md", "older.md", "scale.md",
+    ]  # fmt: skip
+    fingerprint.main([str(tmp_path / "pages"), str(tmp_path / "evidence")])
+    assert "10 pages are older than the default." in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_stored_fingerprint_is_that_of_the_code_and_no_page_is_older():
-    """Refresh with `python -m dpconvex_reproduction fingerprint --write`, and run the pages that are listed."""
+def test_the_stored_fingerprint_is_that_of_the_code():
+    """Refresh with `python -m dpconvex_reproduction fingerprint --write`, and run the pages that are then listed."""
     stored = json.loads(fingerprint.STORED.read_text())
     assert fingerprint.agree(stored["fits"], fingerprint.default_fits())
-    docs = Path(__file__).parents[2] / "docs"
-    if docs.is_dir():
-        assert fingerprint.stale_pages(docs / "reproduction") == []
-        assert fingerprint.stale_pages(docs / "evidence", marked=True) == []
+    assert stored["fingerprint"] == fingerprint._digest(stored["fits"])
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not at hand")
+@pytest.mark.parametrize("folder", ["reproduction", "evidence"])
+def test_no_page_is_older_than_the_default(folder):
+    assert fingerprint.stale_pages(DOCS / folder) == [], "run these pages again"
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not at hand")
+def test_pages_without_a_fingerprint_have_stored_tables_or_no_numbers():
+    compared = {Path(page).name for page in evidence.PAGES if page.startswith("docs/evidence/")}
+    assert set(fingerprint.WITHOUT_MARK["evidence"]) == {"index.md", "papers.md"} | compared
+    assert all((DOCS / "evidence" / name).is_file() for name in fingerprint.WITHOUT_MARK["evidence"])
 
 
 def runs_of(algorithm, variant, level):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import subprocess
 import time
 import warnings
@@ -21,10 +22,15 @@ import numpy as np
 from dpconvex.version import __version__
 
 __all__ = [
-    "STORED", "agree", "default_fits", "fingerprint", "made_with", "main", "now", "page_fingerprint", "stale_pages",
+    "STORED", "WITHOUT_MARK", "agree", "default_fits", "fingerprint", "made_with", "main", "now", "page_fingerprint",
+    "stale_pages",
 ]  # fmt: skip
 
 STORED = Path(__file__).parent / "stored_fingerprint.json"
+#: Pages of a folder that need no fingerprint: they carry no numbers of the default, or only tables that
+#: ``dpconvex reproduce evidence`` writes from stored results and a test compares with them.
+WITHOUT_MARK = {"evidence": ("index.md", "papers.md", "cost.md", "peers.md", "scale.md")}
+_INDEX = ("index.md",)  # of any other folder: verdicts of its pages. That of a folder below has numbers of its own.
 _MARK = "fingerprint of the default "
 _DIGITS = 6  # of a coefficient in the file
 
@@ -105,8 +111,8 @@ def _digest(fits: dict[str, list[float]]) -> str:
 
 def page_fingerprint(text: str) -> str | None:
     """Return the fingerprint that a page was made with, or None."""
-    _, found, rest = text.partition(_MARK)
-    return rest[:12] if found else None
+    found = re.search(_MARK + "([0-9a-f]{12})", text)
+    return found.group(1) if found else None
 
 
 def now() -> str:
@@ -134,27 +140,29 @@ def _commit() -> str:
     return f"commit {found}" + (" with changes" if changed else "")
 
 
-def stale_pages(folder: Path, marked: bool = False) -> list[str]:
+def stale_pages(folder: Path) -> list[str]:
     """Return the pages under a folder that were made with another default than that of the stored fingerprint.
 
-    Pages without a fingerprint count, unless only those that are ``marked`` with one are asked for.
+    Pages without a fingerprint count, unless they need none: see ``WITHOUT_MARK``.
     """
     stored = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
-    pages = sorted(page for page in folder.rglob("*.md") if page.name != "index.md")
-    return [
-        page.relative_to(folder).as_posix()
-        for page in pages
-        if (found := page_fingerprint(page.read_text(encoding="utf-8"))) != stored and not (marked and found is None)
-    ]
+    need_none = WITHOUT_MARK.get(folder.resolve().name, _INDEX)
+    old = []
+    for page in sorted(folder.rglob("*.md")):
+        name = page.relative_to(folder).as_posix()
+        found = page_fingerprint(page.read_text(encoding="utf-8"))
+        if found != stored and not (found is None and name in need_none):
+            old.append(name)
+    return old
 
 
 def main(words: list[str]) -> None:
-    """Write the stored fingerprint (``--write``), or list pages of a folder that are older than the default."""
+    """Write the stored fingerprint (``--write``), or list pages of folders that are older than the default."""
     if "--write" in words:
         fits = default_fits()
         STORED.write_text(json.dumps({"fingerprint": _digest(fits), "fits": fits}, indent=1) + "\n", encoding="utf-8")
         print(f"Written: {STORED.name} {_digest(fits)}")
         return
-    folder = Path(next((word for word in words if not word.startswith("-")), "docs/reproduction"))
-    old = stale_pages(folder)
+    folders = [word for word in words if not word.startswith("-")] or ["docs/reproduction", "docs/evidence"]
+    old = [f"{folder}/{page}" for folder in folders for page in stale_pages(Path(folder))]
     print("\n".join([*old, f"{len(old)} pages are older than the default."]))
