@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,21 @@ def test_tables_say_what_fits_are_worth():
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
     assert "missed" in speed[3]
+
+
+def test_times_name_their_machine_and_what_ran_beside(tmp_path):
+    machine = {"processor": "Z80", "cores": 4, "python": "3.12", "packages": {"numpy": "2.0", "scikit-learn": "1.7"}}
+    for load, words in ((1.9, "was 1.9 on 4 cores: little else ran."), (2.1, "was 2.1 on 4 cores: other work ran")):
+        (tmp_path / evidence.SPEED).parent.mkdir(parents=True, exist_ok=True)
+        content = {"machine": {**machine, "load": [load, 9.0, 9.0]}, "measurements": RESULTS["speed"]}
+        (tmp_path / evidence.SPEED).write_text(json.dumps(content))
+        results = evidence.load_results(tmp_path)
+        assert results["speed"] == RESULTS["speed"]
+        page = "<!-- evidence: speed machine -->\n<!-- end of evidence -->\n"
+        said = " ".join(evidence.filled(page, results).split())
+        assert "Measured on 4 cores of a machine with the processor Z80, with Python 3.12, NumPy 2.0 and" in said
+        assert words in said
+    assert evidence.TABLES["growth machine"](results) == ["(no rows)"]
 
 
 def test_the_command_writes_them_and_only_them(tmp_path, capsys):

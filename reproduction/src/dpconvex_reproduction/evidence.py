@@ -41,18 +41,19 @@ _RELATION = "add_or_remove_one"
 
 
 def load_results(root: Path) -> dict[str, list[Row]]:
-    """Return benchmark fits, measured speeds and line coverage of a checkout; empty lists where nothing was run."""
+    """Return benchmark fits, speeds with their machines and line coverage of a checkout; empty lists of what is not."""
     import polars as pl
 
     bench, coverage = root / BENCH, root / COVERAGE
+    timed = {
+        name: json.loads((root / path).read_text(encoding="utf-8"))
+        for name, path in (("speed", SPEED), ("growth", GROWTH))
+        if (root / path).is_file()
+    }
     return {
         "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
-        **{
-            name: json.loads((root / path).read_text(encoding="utf-8"))["measurements"]
-            if (root / path).is_file()
-            else []
-            for name, path in (("speed", SPEED), ("growth", GROWTH))
-        },
+        **{name: timed[name]["measurements"] if name in timed else [] for name in ("speed", "growth")},
+        **{f"{name} machine": [timed[name]["machine"]] if name in timed else [] for name in ("speed", "growth")},
         "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}] if coverage.is_file() else [],
     }
 
@@ -199,6 +200,21 @@ def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]
     return markdown_table(lines)
 
 
+def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
+    """Return on what machine times were measured, and whether other work ran beside when that began."""
+    for machine in results[f"{name} machine"]:
+        load, cores = machine["load"][0], machine["cores"]
+        count = f"{cores} core{'s' * (cores != 1)}"
+        beside = "other work ran beside, and seconds are longer for it" if load > cores / 2 else "little else ran"
+        return textwrap.wrap(
+            f"Measured on {count} of a machine with the processor {machine['processor']}, with Python "
+            f"{machine['python']}, NumPy {machine['packages']['numpy']} and scikit-learn "
+            f"{machine['packages']['scikit-learn']}. Its load at the start was {load:.1f} on {count}: {beside}.",
+            120,
+        )
+    return ["(no rows)"]
+
+
 def coverage_sentence(results: dict[str, list[Row]]) -> list[str]:
     """Return which share of the library's lines the tests run."""
     return [
@@ -216,7 +232,9 @@ TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "peers in short": partial(peers_table, most=5),
     "best peers": best_peers_table,
     "speed": speed_table,
+    "speed machine": machine_sentences,
     "growth": partial(speed_table, name="growth"),
+    "growth machine": partial(machine_sentences, name="growth"),
     "coverage": coverage_sentence,
 }
 
