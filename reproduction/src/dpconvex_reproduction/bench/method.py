@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex_reproduction.bench.problems import BenchProblem
 
-__all__ = ["ADD_OR_REMOVE", "REPLACE", "Budget", "Method", "Request"]
+__all__ = [
+    "ADD_OR_REMOVE",
+    "REPLACE",
+    "Budget",
+    "Method",
+    "Request",
+    "checked_guarantee",
+    "checked_scores",
+    "without_test_rows",
+]
 
 ADD_OR_REMOVE, REPLACE = "add_or_remove_one", "replace_one"
 
@@ -88,7 +97,7 @@ class Method(ABC):
 
     @abstractmethod
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
-        """Fit ``problem.X`` and ``problem.y``; the test rows are not for this function."""
+        """Fit ``problem.X`` and ``problem.y`` and return ``self``; the problem has no test rows here."""
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -100,8 +109,73 @@ class Method(ABC):
 
     def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield test scores and seconds of each request; peers in an environment of their own answer all at once."""
+        training = without_test_rows(problem)
         for setting, budget, seed in requests:
             started = time.perf_counter()
-            fitted = self.fit(problem, budget, seed, **self.settings[setting])
+            fitted = self.fit(training, budget, seed, **self.settings[setting])
             seconds = time.perf_counter() - started
+            if not hasattr(fitted, "predict"):
+                raise ValueError(f"fit of the method '{self.name}' must return self. Got {type(fitted).__name__}.")
             yield np.asarray(fitted.predict(problem.X_test), dtype=float), seconds
+
+
+def without_test_rows(problem: BenchProblem) -> BenchProblem:
+    """Return the problem with its training rows and public facts, and no test rows.
+
+    Parameters
+    ----------
+    problem : BenchProblem
+        The problem.
+    """
+    # New arrays: an empty slice would still lead to the rows that it was taken from.
+    return replace(problem, X_test=np.empty((0, problem.X.shape[1])), y_test=np.empty(0))
+
+
+def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the scores if there is one finite number for each test row.
+
+    Parameters
+    ----------
+    method : Method
+        Whose scores they are, to be named.
+    problem : BenchProblem
+        Problem with its test rows.
+    scores : array
+        What ``predict`` returned.
+
+    Raises
+    ------
+    ValueError
+        If the shape is another one, such as a single column, or a score is not finite.
+    """
+    scores, expected = np.asarray(scores, dtype=float), (len(problem.y_test),)
+    asked = f"The method '{method.name}' must return a finite score for each test row, an array of shape {expected}."
+    if scores.shape != expected:
+        raise ValueError(f"{asked} Got shape {scores.shape}.")
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if len(wrong):
+        raise ValueError(
+            f"{asked} Got {len(wrong)} that are not finite, the first, {scores[wrong[0]]}, in row {wrong[0]}."
+        )
+    return scores
+
+
+def checked_guarantee(method: Method, stated: object) -> str:
+    """Return the stated guarantee if there is one.
+
+    Parameters
+    ----------
+    method : Method
+        Whose guarantee it is, to be named.
+    stated : object
+        What ``guarantee`` returned.
+
+    Raises
+    ------
+    ValueError
+        If it is no text, or an empty one.
+    """
+    if not isinstance(stated, str) or not stated.strip():
+        asked = f"guarantee of the method '{method.name}' must return what can be proven of it as text"
+        raise ValueError(f"{asked}, and 'none' if nothing can. Got {stated!r}.")
+    return stated
