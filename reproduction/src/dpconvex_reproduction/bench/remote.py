@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,16 @@ class RemoteMethod(Method):
     environment : PeerEnvironment
         Pinned packages.
     worker : str
-        Script beside the method's module.
+        Script beside the file of the class that names it.
     """
 
     environment: ClassVar[PeerEnvironment]
     worker: ClassVar[str]
+
+    def script(self) -> Path:
+        """Return the path of the worker."""
+        owner = next((each for each in type(self).__mro__ if "worker" in vars(each)), type(self))
+        return Path(inspect.getfile(owner)).parent / self.worker
 
     def arrays(self, problem: BenchProblem) -> dict[str, NDArray[Any]]:
         """Return what the worker reads: ``X``, ``y`` and ``X_test`` in the package's own units."""
@@ -52,9 +58,9 @@ class RemoteMethod(Method):
 
     def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield test scores and seconds of each request."""
+        problem = replace(problem, y_test=np.empty(0))  # rows to predict, and nobody is told their targets
         asked = [self.request(problem, budget, seed, dict(self.settings[name])) for name, budget, seed in requests]
-        script = Path(__file__).parent / "methods" / self.worker
-        answers = self.environment.ask(script, self.arrays(problem), asked)
+        answers = self.environment.ask(self.script(), self.arrays(problem), asked)
         for line, seconds in zip(answers["scores"], answers["seconds"], strict=True):
             yield self.scores(problem, line), float(seconds)
 
@@ -66,7 +72,7 @@ class RemoteMethod(Method):
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Fit in the worker and return scores of these rows."""
-        problem = replace(self.problem, X_test=X, y_test=np.zeros(len(X)))
+        problem = replace(self.problem, X_test=X)
         ((found, _),) = self.run(problem, [(self.setting, *self.asked)])
         return found
 

@@ -64,9 +64,10 @@ class PeerEnvironment:
         """
         python = self.home / _INSIDE
         if not python.exists():
+            words = "--install-peers" if self in ENVIRONMENTS else "bench --install-peers --add your_file.py"
             raise RuntimeError(
                 f"{self.name} is not installed. It needs an environment of its own: "
-                "`dpconvex reproduce --install-peers` makes it from the package index."
+                f"`dpconvex reproduce {words}` makes it from the package index."
             )
         return python
 
