@@ -56,7 +56,7 @@ def bench(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was finished before.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show data sets and methods, and end.")] = False,
     install_peers: Annotated[
-        bool, typer.Option("--install-peers", help="First make the environments that peers need.")
+        bool, typer.Option("--install-peers", help="First make the environments that peers and added files need.")
     ] = False,
     json_: JsonOption = False,
 ) -> None:
@@ -64,12 +64,12 @@ def bench(
 
     A run that was interrupted goes on where it stopped; a changed method, or a changed default of ours, is run again.
     Peers that are not installed are named on the page. Real data are read from the folder named by `DPCONVEX_DATA`.
+    The exit code is 1 if a part of the run failed, which the page names and the next run tries again.
     """
     from dpconvex_reproduction.bench.methods import find_methods
     from dpconvex_reproduction.bench.page import contests, write_page
     from dpconvex_reproduction.bench.problems import DATA, TASKS, files
     from dpconvex_reproduction.bench.run import Plan, study, write_parquet
-    from dpconvex_reproduction.command import install_environments
     from dpconvex_reproduction.datasets.dataset import data_path
     from dpconvex_reproduction.progress import shown_progress
     from dpconvex_reproduction.runner import run_studies
@@ -79,7 +79,7 @@ def bench(
         _list(json_, added)
         return
     if install_peers:
-        install_environments()
+        _install(added)
     unknown = [name for name in data or () if name not in DATA]
     if unknown:
         raise InputError(f"There is no data set '{unknown[0]}'. There are: {', '.join(DATA)}.")
@@ -105,7 +105,7 @@ def bench(
     found = results.rows["bench"]
     failures = results.failures.get("bench", [])
     if not found:
-        raise InputError(f"Every fit failed, the first with: {failures[0].partition(': ')[2] if failures else ''}")
+        raise InputError(f"Every fit failed. The first: {_in_short(failures[0]) if failures else 'no cell was run'}")
     write_parquet(found, out / "results.parquet")
     fitted = {row["method"] for row in found}
     left_out = [f"{name}: not asked for in this run" for name in find_methods(added) if method and name not in fitted]
@@ -114,23 +114,40 @@ def bench(
     counts = {name: verdicts.count(name) for name in ("loss", "tie", "win", "one seed")}
     if json_:
         print_json({"page": str(page), "fits": len(found), "failed_cells": len(failures), **counts})
-        return
+    else:
+        if failures:
+            cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
+            output_console().print(f"{cells} failed; the page says how, and the next run tries again.")
+        words = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+        output_console().print(f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False)
     if failures:
-        output_console().print(f"{len(failures)} cells failed; the page says how, and the next run tries them again.")
-    words = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-    output_console().print(f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False)
+        raise typer.Exit(1)
 
 
 def _in_short(failure: str) -> str:
     """Return which method failed, and how."""
     import json
 
-    cell, _, words = failure.partition("}: ")
     try:
-        name = json.loads(cell + "}")["method"]
-    except (json.JSONDecodeError, KeyError):
+        cell, end = json.JSONDecoder().raw_decode(failure)
+        return f"{cell['method']}{failure[end:]}"
+    except (json.JSONDecodeError, TypeError, KeyError):
         return failure
-    return f"{name}: {words}"
+
+
+def _install(files: tuple[str, ...]) -> None:
+    """Make the environments of methods in these files, and those of all peers."""
+    from dpconvex_reproduction.bench.methods import find_methods
+    from dpconvex_reproduction.bench.remote import RemoteMethod
+    from dpconvex_reproduction.command import install_environments
+
+    for method, place in find_methods(files).values():
+        if place in files and isinstance(method, RemoteMethod):
+            try:
+                method.environment.install()
+            except RuntimeError as error:
+                raise InputError(str(error)) from error
+    install_environments()
 
 
 def _list(json_: bool, files: tuple[str, ...]) -> None:

@@ -1,0 +1,343 @@
+"""Methods of one's own in the benchmark: what is wrong with them is said in words, and what is right works."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpconvex.cli import main
+from dpconvex_reproduction import runner
+from dpconvex_reproduction.bench import Method, methods, problems, remote
+from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, checked_guarantee, checked_scores
+from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
+from dpconvex_reproduction.peers import environments
+
+MINE = """
+import numpy as np
+from dpconvex_reproduction.bench import Method
+
+
+class Mine(Method):
+    name = "mine"
+
+    def fit(self, problem, budget, seed):
+        if budget.epsilon > 3:
+            raise ArithmeticError("too much: {4}")
+        self.seen = problem
+        return self
+
+    def predict(self, X):
+        return X[:, 0] - 5.0
+
+    def guarantee(self, problem, budget):
+        return "none"
+
+
+METHODS = (Mine(),)
+"""
+REMOTE = """
+from dpconvex_reproduction.bench.remote import RemoteMethod
+from dpconvex_reproduction.peers.environments import PeerEnvironment
+
+
+class Far(RemoteMethod):
+    name = "far away"
+    environment = PeerEnvironment("fake", ("fake==1.0",))
+    worker = "far_worker.py"
+
+    def guarantee(self, problem, budget):
+        return "none"
+
+
+METHODS = (Far(),)
+"""
+WORKER = """
+import json, sys
+import numpy as np
+
+data = np.load(sys.argv[1])
+assert sorted(data.files) == ["X", "X_test", "y"]
+requests = json.load(open(sys.argv[2]))
+np.savez(sys.argv[3], scores=[data["X_test"][:, 1] for _ in requests], seconds=np.ones(len(requests)))
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text, name="mine.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+@pytest.fixture
+def toy():
+    return problems.toy_problem("logistic", rows=300)
+
+
+@pytest.fixture
+def bench(tmp_path, capsys, monkeypatch):
+    """Run the command, its cells in this process; return the exit code, output and errors."""
+
+    def inline(batch, workers, end):
+        for study, cell in batch:
+            end(study, cell, runner._measure(study.measure, cell))
+
+    monkeypatch.setattr(runner, "_run_batch", inline)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", "bench", "toy", "--task", "logistic", "--out", str(tmp_path / "out"), *words])
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, " ".join(printed.err.split())
+
+    return run
+
+
+def only(write, text=MINE):
+    return find_methods((write(text),))["mine"][0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (np.ones((1000, 1)), r"'mine' .* shape \(1000,\). Got shape \(1000, 1\)"),
+        (np.ones(999), r"Got shape \(999,\)"),
+        (np.float64(1.0), r"Got shape \(\)"),
+        (np.append(np.ones(998), [np.nan, np.inf]), r"Got 2 that are not finite, the first, nan, in row 998"),
+    ],
+)
+def test_scores_are_one_finite_number_for_each_test_row(write, toy, scores, message):
+    with pytest.raises(ValueError, match=message):
+        checked_scores(only(write), toy, scores)
+    fine = np.arange(1000.0)
+    assert checked_scores(only(write), toy, fine) is fine
+
+
+@pytest.mark.parametrize("stated", [None, "", " \n", 3, b"none"])
+def test_a_guarantee_is_text(write, stated):
+    with pytest.raises(ValueError, match="guarantee of the method 'mine' must return"):
+        checked_guarantee(only(write), stated)
+    assert checked_guarantee(only(write), "none") == "none"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("relations = 'replace_one'", "relations of the method 'mine' .* must be a tuple .* Got 'replace_one'"),
+        ("relations = ('replace',)", "relations .* none, one or both of 'add_or_remove_one', 'replace_one'"),
+        ("relations = ('replace_one', 'replace_one')", "relations .* must be"),
+        ("relations = (['replace_one'],)", "relations .* must be"),
+        ("tasks = 'logistic'", r"tasks .* one alone is written \('logistic',\)"),
+        ("tasks = ('ranking',)", "tasks .* must be"),
+        ("tasks = ()", "tasks .* one or more of"),
+        ("settings = {}", "settings .* must be a mapping"),
+        ("settings = [{}]", "settings .* must be a mapping"),
+        ("settings = {'a': 1.0}", "settings .* keyword arguments of fit"),
+        ("settings = {1: {}}", "settings .* keyword arguments of fit"),
+        ("name = ''", "name of Mine in .* must be text"),
+        ("name = 7", "name of Mine in .* must be text"),
+        ("del name", "name of Mine in .* must be text"),
+    ],
+)
+def test_attributes_are_checked_when_a_file_is_loaded(write, line, message):
+    path = write(MINE.replace('name = "mine"', f'name = "mine"\n    {line}'))
+    with pytest.raises(ValueError, match=message) as refused:
+        find_methods((path,))
+    assert path in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("(Mine,)", r"must hold instances of Method. Got .*Write Mine\(\), with brackets"),
+        ("Mine()", r"METHODS = \(Mine\(\),\), with a comma"),
+        ("Mine", "lists no methods"),
+        ("()", "lists no methods"),
+        ("('mine',)", "must hold instances of Method. Got 'mine'"),
+        ("(Mine(), Mine())", "Two methods are named 'mine'"),
+    ],
+)
+def test_methods_are_instances_in_a_tuple(write, listed, message):
+    with pytest.raises(ValueError, match=message):
+        find_methods((write(MINE.replace("(Mine(),)", listed)),))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = 1\nb = (\n", "line 2: SyntaxError: '\\(' was never closed"),
+        ("a = 1\n\nimport no_such_module\n", "line 3: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f():\n    return {}['a']\n\nf()\n", "line 2: KeyError: 'a'"),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
+        (MINE.replace("def guarantee", "def promise"), "line 22: TypeError: Can't instantiate"),
+        ("import broken_helper\n", r"line 1: SyntaxError: .*\(broken_helper.py, line 1\)"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_named_with_its_line(write, bench, text, message):
+    write("def\n", "broken_helper.py")
+    path, before = write(text), [*sys.path]
+    with pytest.raises(ValueError, match=message) as refused:
+        find_methods((path,))
+    assert str(refused.value).startswith(f"The file '{path}' cannot be loaded: line ")
+    assert sys.path == before
+    for more in ((), ("--list",), ("--install-peers",)):
+        code, _, said = bench("--add", path, *more)
+        assert code == 2
+        assert "cannot be loaded: line" in said
+
+
+def test_a_file_that_is_no_python_is_refused(write):
+    with pytest.raises(ValueError, match=r"ends in \.py"):
+        find_methods((write(MINE, "mine.txt"),))
+
+
+def test_modules_beside_a_file_can_be_imported(write, monkeypatch):
+    write("def centred(X):\n    return X[:, 0] - 5.0\n", "helper_of_mine.py")
+    write(MINE, "base_of_mine.py")
+    text = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from base_of_mine import Mine\nfrom helper_of_mine import centred\n"
+        "@dataclass\nclass Facts:\n    a: float = 1.0\n"
+        "class Yours(Mine):\n    name = 'yours'\n    def predict(self, X):\n        return centred(X)\n"
+        "METHODS = (Yours(),)\n"
+    )
+    path, before = write(text), [*sys.path]
+    for name in ("helper_of_mine", "base_of_mine"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    method, _ = find_methods((path,))["yours"]
+    assert method.predict(np.full((2, 5), 6.0)).tolist() == [1.0, 1.0]
+    assert sys.path == before
+    first = digest(path)
+    write(MINE + "# changed\n", "base_of_mine.py")  # a class that it inherits from
+    assert digest(path) != first
+    for name in ("helper_of_mine", "base_of_mine"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_fit_sees_no_test_rows(write, toy):
+    method = only(write)
+    ((scores, _),) = method.run(toy, [("", Budget(1.0, 1e-6), 0)])
+    np.testing.assert_array_equal(scores, toy.X_test[:, 0] - 5.0)
+    assert method.seen.X_test.shape == (0, 5)
+    assert method.seen.y_test.shape == (0,)
+    assert method.seen.X_test.base is None
+    assert method.seen.y_test.base is None
+    assert method.seen.X is toy.X
+    text = MINE.replace("self.seen = problem", "self.seen = float(problem.y_test[0])")
+    with pytest.raises(IndexError):
+        list(only(write, text).run(toy, [("", Budget(1.0, 1e-6), 0)]))
+
+
+def test_fit_returns_something_that_predicts(write, toy):
+    with pytest.raises(ValueError, match=r"fit of the method 'mine' must return self. Got NoneType"):
+        list(only(write, MINE.replace("        return self\n", "")).run(toy, [("", Budget(1.0, 1e-6), 0)]))
+
+
+@pytest.mark.parametrize("name", ["dpconvex", "dpconvex, splines", "objective perturbation"])
+def test_methods_of_ours_fit_alike_with_and_without_test_rows(name, toy):
+    method, _ = find_methods()[name]
+    budget = Budget(3.0, 1e-5, ADD_OR_REMOVE)
+    setting = next(iter(method.settings))
+    ((scores, _),) = method.run(toy, [(setting, budget, 0)])
+    fitted = method.fit(toy, budget, 0, **method.settings[setting])
+    np.testing.assert_array_equal(scores, fitted.predict(toy.X_test))
+
+
+def test_failed_cells_are_named_and_end_with_exit_code_1(write, bench, tmp_path):
+    words = ("--add", write(MINE), "--method", "mine", "--seeds", "2")
+    code, printed, _ = bench(*words, "--epsilon", "1,4", "--json")
+    assert code == 1
+    assert json.loads(printed)["failed_cells"] == 1
+    page = (tmp_path / "out" / "index.md").read_text()
+    assert "- mine: ArithmeticError: too much: {4}" in page
+    assert (tmp_path / "out" / "results.parquet").is_file()
+    code, printed, _ = bench(*words, "--epsilon", "1,4")
+    assert code == 1
+    assert "1 cell failed" in printed
+    assert "Written:" in printed
+    code, _, _ = bench(*words, "--epsilon", "1")
+    assert code == 0
+    code, _, said = bench(*words, "--epsilon", "4")
+    assert code == 2
+    assert said.endswith(" error: Every fit failed. The first: mine: ArithmeticError: too much: {4}")
+
+
+def test_an_unknown_name_is_told_the_nearest_one():
+    words = unknown_name("dpconvex spline", find_methods())
+    assert words.startswith("There is no method 'dpconvex spline'. Did you mean 'dpconvex, splines'? There are: ")
+    assert "'dpconvex', 'dpconvex, splines', 'dpconvex, AUC'" in words
+    assert "Did you mean" not in unknown_name("nothing like it", find_methods())
+
+
+def test_a_worker_stands_beside_the_file_and_its_environment_is_installed(write, bench, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = []
+
+    def install(self):
+        made.append(self.name)
+        if self.name == "fake":
+            python = self.home / environments._INSIDE
+            python.parent.mkdir(parents=True)
+            python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+            python.chmod(0o755)
+
+    monkeypatch.setattr(environments.PeerEnvironment, "install", install)
+    path = write(REMOTE)
+    with pytest.raises(ValueError, match=r"worker of the method 'far away' .* must be a script beside the file"):
+        find_methods((path,))
+    write(WORKER, "far_worker.py")
+    words = ("--add", path, "--method", "far away", "--epsilon", "1", "--seeds", "2")
+    code, _, said = bench(*words)
+    assert code == 2
+    assert "far away: RuntimeError: fake is not installed" in said
+    assert "`dpconvex reproduce bench --install-peers --add your_file.py`" in said
+    code, _, _ = bench(*words, "--install-peers")
+    assert code == 0
+    assert made == ["fake", *(each.name for each in environments.ENVIRONMENTS)]
+    assert (tmp_path / "out" / "results.parquet").is_file()
+    first = digest(path)
+    write(WORKER + "# changed\n", "far_worker.py")
+    assert digest(path) != first
+
+
+def test_an_environment_that_cannot_be_made_is_an_input_error(write, bench, monkeypatch):
+    def fail(self):
+        raise RuntimeError(f"{self.name} could not be installed: no such index")
+
+    monkeypatch.setattr(environments.PeerEnvironment, "install", fail)
+    write(WORKER, "far_worker.py")
+    code, _, said = bench("--add", write(REMOTE), "--install-peers")
+    assert code == 2
+    assert "fake could not be installed: no such index" in said
+    with pytest.raises(ValueError, match=r"environment of the method 'far away' .* must be a PeerEnvironment"):
+        find_methods((write(REMOTE.replace('PeerEnvironment("fake", ("fake==1.0",))', "'fake'")),))
+
+
+def test_workers_of_this_package_are_beside_the_class_that_names_them(write):
+    folder = Path(methods.__file__).parent
+    known = {place: method for method, place in find_methods().values() if isinstance(method, remote.RemoteMethod)}
+    assert known["opacus"].script() == folder / "opacus_worker.py"
+    assert all(method.script().is_file() for method in known.values())
+    text = (
+        "from dpconvex_reproduction.bench.methods.opacus import Opacus\n"
+        "class Slow(Opacus):\n    name = 'slow'\n\nMETHODS = (Slow(),)\n"
+    )
+    assert find_methods((write(text),))["slow"][0].script() == folder / "opacus_worker.py"
+
+
+def test_a_digest_covers_what_a_method_inherits_and_its_worker(monkeypatch):
+    folder = Path(methods.__file__).parent
+
+    def of(*paths):
+        return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+    assert digest("adassp") == of(folder / "adassp.py")  # not what every method inherits from
+    assert digest("opacus") == of(folder / "opacus.py", folder / "opacus_worker.py", Path(remote.__file__))
+    assert digest("opacus") == digest("opacus")
+    assert issubclass(remote.RemoteSGD, Method)
