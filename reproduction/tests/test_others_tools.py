@@ -102,6 +102,54 @@ def test_scores_tell_a_sabotaged_build_from_an_honest_one(monkeypatch):
     assert lengths == [10, 40, 10, 40]
 
 
+def canary_row(name, many, one):
+    found = {"estimator, mechanism": name, "claimed epsilon": 1.0, "sabotaged, many fits": many}
+    return {**found, "sabotaged, one fit": one, "sabotage is caught": max(many, one) > 1.0}
+
+
+def test_an_attack_that_catches_no_sabotage_is_said_to_have_no_power():
+    blind = canaries.what_is_caught([canary_row("a", 3.0, 0.0), canary_row("b", 0.9, 0.0), canary_row("c", 0.0, 1.0)])
+    assert "With one fit the auditor catches none of 3 sabotaged builds. It has no power at this size" in blind
+    assert "neither attack in 2 of 3 cases: b; c. There a claim that survives has not been tested." in blind
+    seeing = canaries.what_is_caught([canary_row("a", 3.0, 0.0), canary_row("b", 0.9, 1.1)])
+    assert (
+        seeing
+        == "With one fit the auditor catches 1 of 2 sabotaged builds. Many fits or one catch every sabotaged build."
+    )
+
+
+def test_the_canaries_page_has_the_table_and_what_is_caught(tmp_path, monkeypatch):
+    rows = [
+        {**canary_row("a", 3.0, 0.0), "claim survives": True},
+        {**canary_row("b", 0.9, 0.0), "claim survives": True},
+    ]
+    monkeypatch.setattr(canaries, "attack", lambda runs, cases: rows)
+    monkeypatch.setattr(fingerprint, "fingerprint", lambda: "0" * 12)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "canaries", "--out", str(tmp_path / "page.md")])
+    assert ended.value.code == 0
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    table = markdown_table(rows)
+    assert lines[lines.index(table[0]) :][: len(table) + 2] == [*table, "", canaries.what_is_caught(rows)]
+    assert fingerprint.page_fingerprint("\n".join(lines)) == "0" * 12
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not at hand")
+def test_the_stored_page_says_of_its_table_what_is_caught():
+    page = (DOCS / "evidence" / "canaries.md").read_text(encoding="utf-8")
+    head, _, *lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
+    rows = [dict(zip(head, line, strict=True)) for line in lines]
+    assert {row["estimator, mechanism"] for row in rows} == set(canaries.CASES)
+    numbers = ("claimed epsilon", "many fits prove", "one fit proves", "sabotaged, many fits", "sabotaged, one fit")
+    for row in rows:
+        row |= {name: float(row[name]) for name in numbers}
+        row |= {name: row[name] == "yes" for name in ("claim survives", "sabotage is caught")}
+        claimed, honest, sabotaged = row["claimed epsilon"], numbers[1:3], numbers[3:]
+        assert row["claim survives"] == (max(row[name] for name in honest) <= claimed)
+        assert row["sabotage is caught"] == (max(row[name] for name in sabotaged) > claimed)
+    assert canaries.what_is_caught(rows) in page.splitlines()
+
+
 def test_without_jax_privacy_the_reason_is_given(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
@@ -281,6 +329,7 @@ def test_a_first_colour_by_number_is_no_blue(tmp_path):
 def noisy_cell(cell):
     import warnings
 
+    sum(range(3_000_000))  # a few hundredths of a second, which processor times show
     warnings.warn(f"above 1/n = {1 / (100 * (cell['k'] + 1)):.2g}: the same for every cell", UserWarning, stacklevel=1)
     return [{"k": cell["k"]}]
 
@@ -291,7 +340,7 @@ def test_a_log_says_what_is_done_and_left_and_each_warning_once(tmp_path, monkey
 
     rows, seconds, failure, said = _measure(noisy_cell, {"k": 1})
     assert (rows, failure, said) == ([{"k": 1}], "", ["UserWarning: above 1/n = 0.005: the same for every cell"])
-    assert seconds >= 0
+    assert 0 < seconds < 60
     study = Study("bench", lambda quick: [{"k": k} for k in range(3)], noisy_cell)
 
     def here(batch, workers, end):

@@ -15,7 +15,7 @@ A sabotaged build draws a fraction of the noise that its certificate states.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex_reproduction.exhibit import Row
 from dpconvex_reproduction.peers.environments import JAX_PRIVACY
 
-__all__ = ["CASES", "attack", "less_noise", "main", "many_fit_scores", "one_fit_scores"]
+__all__ = ["CASES", "attack", "less_noise", "main", "many_fit_scores", "one_fit_scores", "what_is_caught"]
 
 Array = NDArray[np.float64]
 
@@ -152,6 +152,26 @@ def attack(runs: int, cases: dict[str, Any] | None = None) -> list[Row]:
     return rows
 
 
+def what_is_caught(rows: Sequence[Row]) -> str:
+    """Return which sabotaged builds each attack catches, and whose claims survive an attack that sees nothing."""
+    builds = f"{len(rows)} sabotaged build{'s' * (len(rows) != 1)}"
+    by_one = sum(row["sabotaged, one fit"] > row["claimed epsilon"] for row in rows)
+    if by_one:
+        words = f"With one fit the auditor catches {by_one} of {builds}."
+    else:
+        words = (
+            f"With one fit the auditor catches none of {builds}. It has no power at this size: it proves nothing "
+            "against sabotaged builds either, and that it proves nothing against honest ones is no evidence for them."
+        )
+    missed = [str(row["estimator, mechanism"]) for row in rows if not row["sabotage is caught"]]
+    if not missed:
+        return f"{words} Many fits or one catch every sabotaged build."
+    return (
+        f"{words} Sabotage is caught by neither attack in {len(missed)} of {len(rows)} cases: {'; '.join(missed)}. "
+        "There a claim that survives has not been tested."
+    )
+
+
 app = typer.Typer(add_completion=False)
 
 
@@ -192,6 +212,8 @@ def canaries(
         "ours would not have been caught by it.",
         "",
         *markdown_table(rows),
+        "",
+        what_is_caught(rows),
         "",
         "Written by `dpconvex reproduce canaries`. scikit-learn's checks and our own audits are in the test suite.",
     ]
