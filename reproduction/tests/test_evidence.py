@@ -26,14 +26,17 @@ def fits(method, ours, epsilon, *losses, **changed):
 
 RESULTS = {
     "fits": [
-        *fits("dpconvex", True, 0.5, 0.40, 0.42),
-        *fits("dpconvex", True, 4.0, 0.30, 0.31),
-        *fits("peer", False, 0.5, 0.30, 0.31),
-        *fits("peer", False, 4.0, 0.50, 0.51),
-        *fits("other", False, 4.0, 0.45, 0.46),
-        *fits("exact", False, None, 0.25, relation=""),
-        *fits("dpconvex", True, 4.0, 0.30, 0.31, relation="replace_one"),
-        *fits("alone", False, 4.0, 0.90, 0.91, relation="replace_one"),
+        *fits("dpconvex", True, 0.1, 0.50, 0.52),
+        *fits("dpconvex", True, 1.0, 0.30, 0.31),
+        *fits("peer", False, 0.1, 0.30, 0.31),
+        *fits("peer", False, 1.0, 0.50, 0.51),
+        *fits("other", False, 1.0, 0.45, 0.46),
+        *fits("exact, not private", False, None, 0.25, relation=""),
+        *fits("scikit-learn, not private", False, None, 0.25, relation=""),
+        *fits("constant, not private", False, None, 0.65, relation=""),
+        *fits("dpconvex", True, 0.1, 0.52, 0.54, relation="replace_one"),
+        *fits("dpconvex", True, 1.0, 0.32, 0.34, relation="replace_one"),
+        *fits("alone", False, 1.0, 0.90, 0.91, relation="replace_one"),
     ],
     "coverage": [{"percent": 93.5}],
     "speed": [
@@ -45,21 +48,24 @@ RESULTS = {
 
 def test_tables_say_what_fits_are_worth():
     cost = "\n".join(evidence.cost_table(RESULTS))
-    assert "| adult | 4,000 | 9 | logistic, log loss | 0.410 | 0.305 | 0.250 |" in cost
+    # Of the default's own relation, one record replaced.
+    assert "| data | training rows | columns | task | a constant | ε = 0.1 | ε = 1 | without privacy |" in cost
+    assert "| adult † | 4,000 | 9 | logistic, log loss | 0.650 | 0.530 | 0.330 | 0.250 |" in cost
     best = evidence.best_peers_table(RESULTS)
     assert [line.split("|")[1].strip() for line in best[2:]] == ["loss", "win"]  # losses first, and no contest of one
     assert "| 0.305 | 0.455 | other |" in best[3]  # the better of two
+    more, replaced = "one row more or less", "one row replaced"
     assert evidence.peers_table(RESULTS)[2:] == [
-        "| peer | 1 | 0 | 1 | logistic |", "| other | 0 | 0 | 1 | logistic |",
-        "| alone | 0 | 0 | 1 | logistic |", "| all 3 | 1 | 0 | 3 |  |",
+        f"| peer | 1 | 0 | 1 | logistic | 1 | {more} |", f"| other | 0 | 0 | 1 | logistic | 1 | {more} |",
+        f"| alone | 0 | 0 | 1 | logistic | 1 | {replaced} |",
     ]  # fmt: skip
-    at_one = {**RESULTS, "fits": [{**fit, "epsilon": fit["epsilon"] and 1.0} for fit in RESULTS["fits"]]}
-    words = " ".join(evidence.in_short(at_one))
-    assert (
-        "of 1 tasks on public tables are between 43.0 % above and 43.0 % above" in words
-    )  # 0.3575 of four fits over 0.25
+    words = " ".join(evidence.in_short(RESULTS))
+    # 0.33 and 0.53 of what lies between 0.25 and 0.65.
+    assert "On 1 tasks of 1 public tables" in words
+    assert "lose 20.0 % in the median and at most 20 % of what" in words
+    assert "70.0 % in the median and at most 70 % at ε = 0.1 (one record replaced" in words
     assert "best of 2 private methods" in words
-    assert "worse in 0, too close to tell with the seeds run in 1, better in 0." in words
+    assert "worse in 1, too close to tell in 0 (the other is ahead in 0), better in 1." in words
     assert "93.5 %" in evidence.coverage_sentence(RESULTS)[0]
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
@@ -92,7 +98,7 @@ def test_the_command_writes_them_and_only_them(tmp_path, capsys):
     page = (tmp_path / "README.md").read_text()
     assert page.startswith("before\n")
     assert page.endswith("after\n")
-    assert "| all 3 | 1 | 0 | 3 |" in page
+    assert "| alone | 0 | 0 | 1 |" in page
     assert "| 7 |" not in page
     (tmp_path / "README.md").write_text("<!-- evidence: weather -->\n<!-- end of evidence -->")
     with pytest.raises(SystemExit) as ended:

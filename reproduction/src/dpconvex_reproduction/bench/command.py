@@ -12,6 +12,7 @@ from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
 
 app = typer.Typer(add_completion=False)
+_NOT_INSTALLED = "is not installed. "  # what a peer's environment says: its methods are left out, which is no failure
 
 
 def main(words: list[str]) -> None:
@@ -63,13 +64,14 @@ def bench(
     """Compare private methods on the same rows, public bounds, budget and neighbours.
 
     A run that was interrupted goes on where it stopped; a changed method, or a changed default of ours, is run again.
-    Peers that are not installed are named on the page. Real data are read from the folder named by `DPCONVEX_DATA`.
-    The exit code is 1 if a part of the run failed, which the page names and the next run tries again.
+    Fits of earlier runs in the same folder stay in the table and on the page if their code is today's. Peers that are
+    not installed are named on the page. Real data are read from the folder named by `DPCONVEX_DATA`. The exit code is 1
+    if a part of the run failed, which the page names and the next run tries again.
     """
     from dpconvex_reproduction.bench.methods import find_methods
     from dpconvex_reproduction.bench.page import contests, write_page
     from dpconvex_reproduction.bench.problems import DATA, TASKS, files
-    from dpconvex_reproduction.bench.run import Plan, study, write_parquet
+    from dpconvex_reproduction.bench.run import Plan, merged, study, write_parquet
     from dpconvex_reproduction.datasets.dataset import data_path
     from dpconvex_reproduction.progress import shown_progress
     from dpconvex_reproduction.runner import run_studies
@@ -106,10 +108,16 @@ def bench(
     failures = results.failures.get("bench", [])
     if not found:
         raise InputError(f"Every fit failed. The first: {_in_short(failures[0]) if failures else 'no cell was run'}")
+    gone: list[str] = []
+    if not fresh:
+        found, gone = merged(found, out / "results.parquet", plan)
     write_parquet(found, out / "results.parquet")
     fitted = {row["method"] for row in found}
-    left_out = [f"{name}: not asked for in this run" for name in find_methods(added) if method and name not in fitted]
-    page = write_page(found, out, [_in_short(words) for words in failures], left_out)
+    absent = [words for words in failures if _NOT_INSTALLED in words]
+    failures = [words for words in failures if _NOT_INSTALLED not in words]
+    names = [name for name in find_methods(added) if method and name not in fitted]
+    left_out = [*gone, *(f"{name}: not asked for in this run" for name in names)]
+    page = write_page(found, out, [_in_short(words) for words in (*absent, *failures)], left_out)
     verdicts = [contest.verdict for contest in contests(found)]
     counts = {name: verdicts.count(name) for name in ("loss", "tie", "win", "one seed")}
     if json_:

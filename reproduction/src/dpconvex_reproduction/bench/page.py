@@ -27,7 +27,7 @@ from dpconvex_reproduction.exhibit import Row, select, summarise
 from dpconvex_reproduction.fingerprint import made_with
 from dpconvex_reproduction.pages import markdown_table
 
-__all__ = ["Contest", "best_settings", "contests", "write_page"]
+__all__ = ["Contest", "best_settings", "contests", "spoken", "write_page"]
 
 _SETTING = ("data", "task", "relation", "epsilon")
 #: In figures methods of one kind are one line, the better of them: at most seven lines can be told apart.
@@ -105,11 +105,11 @@ class Contest:
             "peer is": self.theirs,
             "ahead by": self.ahead,
             "standard error": self.error,
-            "neighbours": _spoken(relation),
+            "neighbours": spoken(relation),
         }
 
 
-def _spoken(relation: str) -> str:
+def spoken(relation: str) -> str:
     """Return neighbours as words."""
     return {"add_or_remove_one": "one row more or less", "replace_one": "one row replaced"}.get(relation, relation)
 
@@ -203,13 +203,21 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
     held = contests(rows)
     lost = sorted([c for c in held if c.verdict == "loss"], key=_order)
     tied = sorted([c for c in held if c.verdict == "tie"], key=_order)
-    seeds = len({row["seed"] for row in rows if row["relation"]})
+    repeats: dict[str, int] = {}
+    for row in rows:
+        if row["relation"]:
+            repeats[row["method"]] = max(repeats.get(row["method"], 0), row["seed"] + 1)
+    fewest, most_seeds = min(repeats.values(), default=1), max(repeats.values(), default=1)
+    seeds = f"{fewest}" if fewest == most_seeds else f"{fewest} to {most_seeds}"
+    limits = [row["most_rows"] for row in rows if row.get("most_rows") is not None]
+    some = f" A try: at most {max(limits):,} training rows." if limits else ""
     lines = [
         "# Benchmark: private methods on the same rows, bounds, budget and neighbours",
         "",
         made_with(),
         "",
-        f"{len(rows)} fits, {seeds} seeds each, delta {rows[0].get('delta') or 1e-6:g}. {_HOW}",
+        f"{len(rows):,} fits, {seeds} seed{'s' * (most_seeds > 1)} of each, delta "
+        f"{rows[0].get('delta') or 1e-6:g}. {_HOW}{some}",
         "",
         "## Losses, ties and wins",
         "",
@@ -245,7 +253,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
                 words = f"{line[metric]:.4f}" + (f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else "")
                 merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
                 merged[key]["seeds"] = line["repeats"]
-                merged[key]["neighbours"] = _spoken(key[2]) or "not private"
+                merged[key]["neighbours"] = spoken(key[2]) or "not private"
         shown += [f"### {task}", "", *markdown_table(list(merged.values())), ""]
     return shown[:-1]
 
@@ -273,7 +281,7 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
             save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger)
-            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {_spoken(relation)}"))
+            made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {spoken(relation)}"))
     return made
 
 

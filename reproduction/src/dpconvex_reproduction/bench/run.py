@@ -12,13 +12,21 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.metrics import log_loss, mean_pinball_loss, r2_score, roc_auc_score
 
-from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, Method
-from dpconvex_reproduction.bench.methods import digest, find_methods
-from dpconvex_reproduction.bench.problems import BenchProblem, load_problem, problem_names
+from dpconvex_reproduction.bench.method import (
+    ADD_OR_REMOVE,
+    REPLACE,
+    Budget,
+    Method,
+    checked_guarantee,
+    checked_scores,
+    without_test_rows,
+)
+from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
+from dpconvex_reproduction.bench.problems import DATA, BenchProblem, load_problem, problem_names
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import fingerprint
 
-__all__ = ["DELTA", "EPSILONS", "Plan", "measure", "metrics", "study", "write_parquet"]
+__all__ = ["DELTA", "EPSILONS", "Plan", "measure", "merged", "metrics", "study", "write_parquet"]
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
 DELTA = 1e-6
@@ -59,12 +67,13 @@ class Plan:
     def cells(self) -> list[Cell]:
         """Return one cell for every problem, method, relation, budget and block of five seeds.
 
-        Our models are run under each relation that a chosen peer has, peers under those that they state.
+        Our models are run under their default, one row replaced, and under each relation that a chosen peer has; a
+        peer under the first that it states and under those that are the only ones of another.
         """
         known = find_methods(self.files)
         unknown = sorted({*self.methods} - {*known})
         if unknown:
-            raise ValueError(f"There is no method '{unknown[0]}'. There are: {', '.join(known)}.")
+            raise ValueError(unknown_name(unknown[0], known))
         chosen = {name: known[name] for name in (self.methods or known)}
         digests = {place: digest(place) for _, place in chosen.values()}
         default = fingerprint() if any(method.ours for method, _ in chosen.values()) else ""
@@ -75,7 +84,8 @@ class Plan:
                 able = {name: pair for name, pair in chosen.items() if pair[0].suits(problem)}
                 asked = self._relations([method for method, _ in able.values()])
                 for name, (method, place) in able.items():
-                    for relation in [r for r in method.relations if r in asked] or [""] * (not method.relations):
+                    more = {REPLACE} if method.ours else set()
+                    for relation in [r for r in method.relations if r in asked | more] or [""] * (not method.relations):
                         found += [
                             {
                                 "data": data,
@@ -127,7 +137,7 @@ def measure(cell: Cell) -> list[Row]:
     requests = [
         (setting, budget, seed) for setting in method.settings for seed in range(*cell["seeds"] if private else (1,))
     ]
-    stated = method.guarantee(problem, budget)
+    stated = checked_guarantee(method, method.guarantee(without_test_rows(problem), budget))
     rows: list[Row] = []
     for (setting, _, seed), (scores, seconds) in zip(requests, method.run(problem, requests), strict=True):
         rows.append(
@@ -138,6 +148,8 @@ def measure(cell: Cell) -> list[Row]:
                 "setting": setting,
                 "settings": len(method.settings),
                 "ours": method.ours,
+                "code": cell["code"],
+                "most_rows": cell["rows"],
                 "relation": cell["relation"],
                 "epsilon": cell["epsilon"],
                 "delta": DELTA if private else None,
@@ -146,7 +158,7 @@ def measure(cell: Cell) -> list[Row]:
                 "columns": problem.X.shape[1],
                 "seconds": seconds,
                 "guarantee": stated,
-                **metrics(problem, scores, method.probabilities),
+                **metrics(problem, checked_scores(method, problem, scores), method.probabilities),
             }
         )
     return rows
@@ -160,6 +172,62 @@ def study(plan: Plan) -> Study:
         return cells
 
     return Study("bench", listed, measure, of_default=False)
+
+
+_FIT = ("data", "task", "method", "setting", "relation", "epsilon", "seed")
+
+
+def merged(rows: Sequence[Row], path: Path, plan: Plan) -> tuple[list[Row], list[str]]:
+    """Return these fits with those of earlier runs that stand in a file, and which methods' fits are left out.
+
+    What is kept are fits of as many training rows by the code as it is now, that were not run again.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Fits of this run.
+    path : Path
+        Results of earlier runs; none if there is no such file.
+    plan : Plan
+        Its training rows and files with methods of one's own.
+
+    Returns
+    -------
+    rows : list of dict
+        In the order of data sets, tasks and methods.
+    left_out : list of str
+        A line for each method whose earlier fits are not among them.
+    """
+    import polars as pl
+
+    if not path.is_file():
+        return list(rows), []
+    known = find_methods(plan.files)
+    again = {tuple(row[key] for key in _FIT) for row in rows}
+    kept, left_out = [], {}
+    codes: dict[str, str] = {}
+    for row in pl.read_parquet(path).to_dicts():
+        if tuple(row[key] for key in _FIT) in again:
+            continue
+        name = row["method"]
+        if name not in known:
+            left_out[name] = f"{name}: there is no such method now; fits of an earlier run are left out"
+            continue
+        if name not in codes:
+            codes[name] = digest(known[name][1]) + (fingerprint() if row["ours"] else "")
+        if row.get("code") != codes[name] or row.get("most_rows") != plan.rows:
+            words = "of other code" if row.get("code") != codes[name] else "of other rows"
+            left_out[name] = f"{name}: fits of an earlier run were {words} and are left out"
+            continue
+        kept.append({key: value for key, value in row.items() if value is not None or key in _KEPT})
+    order = {name: number for number, name in enumerate(known)}
+    places = {data: number for number, data in enumerate(DATA)}
+    every = sorted([*rows, *kept], key=lambda row: (places[row["data"]], row["task"], order[row["method"]]))
+    return every, list(left_out.values())
+
+
+#: Columns that a fit has even where they are empty.
+_KEPT = ("epsilon", "delta", "most_rows")
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:

@@ -22,8 +22,8 @@ __all__ = ["MODULES", "digest", "find_methods", "unknown_name"]
 
 #: Modules of this package, in the order of tables: ours first, then peers by task.
 MODULES = (
-    "ours", "ebm", "opacus", "jax_privacy", "diffprivlib", "objective_perturbation", "double_noise_newton", "adassp",
-    "tukey", "theil_sen", "without_privacy",
+    "ours", "ebm", "opacus", "jax_privacy", "noisy_gd", "diffprivlib", "objective_perturbation", "double_noise_newton",
+    "adassp", "tukey", "theil_sen", "without_privacy",
 )  # fmt: skip
 
 

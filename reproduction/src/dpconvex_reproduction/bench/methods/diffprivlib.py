@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from dpconvex_reproduction.bench.method import REPLACE, Budget
 from dpconvex_reproduction.bench.problems import BenchProblem
@@ -15,9 +17,24 @@ from dpconvex_reproduction.peers import diffprivlib_worker
 from dpconvex_reproduction.peers.diffprivlib_peer import true_epsilon
 from dpconvex_reproduction.peers.environments import DIFFPRIVLIB
 
+_TURN = 2 * math.log1p(0.25)  # where its formula changes, for rows no longer than 1
+
+
+def epsilon_to_ask(epsilon: float) -> float:
+    """Return what to ask of it for a proof of ``epsilon``, where rows are no longer than 1.
+
+    Examples
+    --------
+    >>> [round(true_epsilon("sound", epsilon_to_ask(epsilon), 0.0), 9) for epsilon in (0.1, 0.5, 4.0)]
+    [0.1, 0.5, 4.0]
+    """
+    if epsilon > _TURN / 2:
+        return epsilon + _TURN / 2
+    return float(brentq(lambda asked: true_epsilon("sound", asked, 0.0) - epsilon, epsilon, _TURN))
+
 
 class Diffprivlib(RemoteMethod):
-    """Rows ``(1, x)`` divided by their public length, which is what its formula can be proven for."""
+    """Rows ``(1, x)`` divided by their public length, for which its formula proves the whole budget."""
 
     name = "diffprivlib"
     relations = (REPLACE,)
@@ -33,7 +50,7 @@ class Diffprivlib(RemoteMethod):
         """Return a request."""
         sound = self.way == "sound"
         return {
-            "epsilon": budget.epsilon,
+            "epsilon": epsilon_to_ask(budget.epsilon) if sound else budget.epsilon,
             "seed": seed,
             "data_norm": 1.0 if sound else problem.row_norm,
             "fit_intercept": not sound,
@@ -43,9 +60,10 @@ class Diffprivlib(RemoteMethod):
 
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return what can be proven of its formula."""
-        proven = true_epsilon(self.way, budget.epsilon, problem.row_norm)
+        asked = epsilon_to_ask(budget.epsilon) if self.way == "sound" else budget.epsilon
+        proven = true_epsilon(self.way, asked, problem.row_norm)
         words = "nothing is proven" if np.isinf(proven) else f"({proven:.3g}, 0)-DP is proven for an exact minimiser"
-        promise = f"promises ({budget.epsilon:g}, 0)-DP, {budget.relation}"
+        promise = f"promises ({asked:.3g}, 0)-DP, {budget.relation}"
         return f"{promise}; {words}, and its solver stops after 100 iterations"
 
 

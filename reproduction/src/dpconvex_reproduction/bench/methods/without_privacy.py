@@ -1,4 +1,4 @@
-"""scikit-learn without privacy: the level that a private fit of the same columns may reach."""
+"""Without privacy: the level that a private fit of the same columns may reach, and what no column is needed for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor
 
 from dpconvex_reproduction.bench.method import Budget, Method
@@ -42,4 +43,30 @@ class ScikitLearn(Method):
         return "none"
 
 
-METHODS = (ScikitLearn(),)
+class Constant(Method):
+    """The best constant of the training rows: what a model without columns reaches."""
+
+    name = "constant, not private"
+    tasks = ("logistic", "linear", "quantile")
+    relations = ()
+
+    def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
+        """Fit."""
+        if problem.task == "logistic":
+            self.level = float(logit(np.mean(problem.y > 0)))
+        elif problem.task == "linear":
+            self.level = float(np.mean(problem.y))
+        else:
+            self.level = float(np.quantile(problem.y, float(problem.quantile or 0.5)))
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the constant."""
+        return np.full(len(X), self.level)
+
+    def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
+        """Return that there is none."""
+        return "none"
+
+
+METHODS = (ScikitLearn(), Constant())
