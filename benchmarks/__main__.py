@@ -10,6 +10,7 @@ import os
 import pkgutil
 import platform
 import sys
+import time
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import benchmarks
 from benchmarks import RESULTS, Measurement, Skipped
+from dpconvex_reproduction.fingerprint import now
 
 
 def modules() -> list[str]:
@@ -34,8 +36,24 @@ def row(module: str, measurement: Measurement) -> str:
     return f"{module:<14} {measurement.name:<58} {measurement.value:>9.3g}  {bar:<8} {verdict:<7} {measurement.detail}"
 
 
+def busy_cores(seconds: float = 2.0) -> float:
+    """Return how many cores others kept busy meanwhile; nan where /proc/stat does not tell."""
+
+    def busy() -> float:
+        words = Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+        user, nice, system, _, _, interrupts, soft, stolen = (float(word) for word in words)
+        return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+    try:
+        before = busy()
+        time.sleep(seconds)
+        return (busy() - before) / seconds
+    except (OSError, ValueError):
+        return float("nan")
+
+
 def machine() -> dict[str, Any]:
-    """Describe the machine and its load, without which times mean nothing."""
+    """Describe the machine and what else runs on it, without which times mean nothing."""
     packages = ("numpy", "scipy", "scikit-learn", "numba", "dask", "polars", "statsmodels")
     versions = {}
     for name in packages:
@@ -52,7 +70,8 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": versions,
-        "load": os.getloadavg(),
+        "busy": busy_cores(),
+        "made": now(),
     }
 
 
@@ -69,7 +88,7 @@ def main() -> int:
     options = parser.parse_args()
     names = options.names or modules()
     described = machine()
-    print(f"{described['processor']}, {described['cores']} cores, load {described['load'][0]:.1f}")
+    print(f"{described['processor']}, {described['cores']} cores, {described['busy']:.1f} of them busy with other work")
     print(f"{'module':<14} {'measurement':<58} {'value':>9}  {'bar':<8} {'':<7} detail")
     missed = 0
     table: list[dict[str, Any]] = []
@@ -84,8 +103,8 @@ def main() -> int:
             print(row(name, measurement), flush=True)
             missed += not measurement.passed
             table.append({"module": name, **asdict(measurement), "passed": measurement.passed})
-            described["load at the end"] = os.getloadavg()
             write(options.json, described, table, skipped)
+    described["busy at the end"] = busy_cores()
     write(options.json, described, table, skipped)
     return int(missed > 0)
 

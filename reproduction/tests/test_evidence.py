@@ -9,7 +9,10 @@ import pytest
 
 from dpconvex.cli import main
 from dpconvex_reproduction import evidence
+from dpconvex_reproduction.bench.methods import digest, find_methods
+from dpconvex_reproduction.bench.page import write_page
 from dpconvex_reproduction.bench.run import write_parquet
+from dpconvex_reproduction.fingerprint import STORED
 
 ROOT = Path(__file__).parents[2]
 FACTS = {"data": "adult", "task": "logistic", "relation": "add_or_remove_one", "settings": 1, "setting": ""}
@@ -74,15 +77,19 @@ def test_tables_say_what_fits_are_worth():
 
 def test_times_name_their_machine_and_what_ran_beside(tmp_path):
     machine = {"processor": "Z80", "cores": 4, "python": "3.12", "packages": {"numpy": "2.0", "scikit-learn": "1.7"}}
-    for load, words in ((1.9, "was 1.9 on 4 cores: little else ran."), (2.1, "was 2.1 on 4 cores: other work ran")):
+    machine["made"] = "commit a on 2026-01-01"
+    for busy, words in ((0.1, "kept at most 0.1 of 4 cores busy: next to"), (1.9, "1.9 of 4 cores busy: seconds are")):
         (tmp_path / evidence.SPEED).parent.mkdir(parents=True, exist_ok=True)
-        content = {"machine": {**machine, "load": [load, 9.0, 9.0]}, "measurements": RESULTS["speed"]}
+        content = {"machine": {**machine, "busy": busy, "busy at the end": 0.05}, "measurements": RESULTS["speed"]}
         (tmp_path / evidence.SPEED).write_text(json.dumps(content))
         results = evidence.load_results(tmp_path)
         assert results["speed"] == RESULTS["speed"]
         page = "<!-- evidence: speed machine -->\n<!-- end of evidence -->\n"
         said = " ".join(evidence.filled(page, results).split())
-        assert "Measured on 4 cores of a machine with the processor Z80, with Python 3.12, NumPy 2.0 and" in said
+        assert (
+            "Measured at commit a on 2026-01-01 on 4 cores of a machine with the processor Z80, with Python 3.12, NumPy 2.0 and"
+            in said
+        )
         assert words in said
     assert evidence.TABLES["growth machine"](results) == ["(no rows)"]
 
@@ -124,3 +131,21 @@ def test_every_stored_result_is_on_a_page():
     pages = "".join((ROOT / name).read_text(encoding="utf-8") for name in evidence.PAGES)
     shown = {found[1] for found in evidence._BLOCK.findall(pages)}
     assert shown == {name for name in evidence.TABLES if (ROOT / evidence.GROWTH).is_file() or "growth" not in name}
+
+
+def test_the_page_of_the_benchmark_has_the_numbers_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpconvex_reproduction.bench.page.save_figure", lambda *drawn: None)
+    monkeypatch.setattr("dpconvex_reproduction.bench.page.made_with", lambda: "")
+    written = write_page(evidence.load_results(ROOT)["fits"], tmp_path).read_text(encoding="utf-8")
+    stored = (ROOT / evidence.BENCH).with_name("index.md").read_text(encoding="utf-8").partition("\n## Not here")[0]
+    made = next(line for line in stored.splitlines() if line.startswith("Made at "))
+    assert stored.replace(made, "").split() == written.split(), "run `dpconvex reproduce bench`"
+
+
+def test_stored_fits_are_of_todays_default_and_of_todays_methods():
+    """Numbers of other code would stand under a page of today; peers that are no part of this package have none."""
+    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
+    codes = {(row["method"], row["ours"]): row["code"] for row in evidence.load_results(ROOT)["fits"]}
+    known = find_methods()
+    wanted = {key: digest(known[key[0]][1]) + (default if key[1] else "") for key in codes}
+    assert codes == wanted, "run `dpconvex reproduce bench` with these methods"

@@ -219,13 +219,14 @@ def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]
 def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
     """Return on what machine times were measured, and whether other work ran beside when that began."""
     for machine in results[f"{name} machine"]:
-        load, cores = machine["load"][0], machine["cores"]
+        busy, cores = max(machine["busy"], machine["busy at the end"]), machine["cores"]
         count = f"{cores} core{'s' * (cores != 1)}"
-        beside = "other work ran beside, and seconds are longer for it" if load > cores / 2 else "little else ran"
+        beside = "seconds are longer for it" if busy > 0.2 else "next to nothing ran beside"
         return textwrap.wrap(
-            f"Measured on {count} of a machine with the processor {machine['processor']}, with Python "
-            f"{machine['python']}, NumPy {machine['packages']['numpy']} and scikit-learn "
-            f"{machine['packages']['scikit-learn']}. Its load at the start was {load:.1f} on {count}: {beside}.",
+            f"Measured at {machine['made']} on {count} of a machine with the processor {machine['processor']}, with "
+            f"Python {machine['python']}, NumPy {machine['packages']['numpy']} and scikit-learn "
+            f"{machine['packages']['scikit-learn']}. Before and after, other work kept at most {busy:.1f} of {count} "
+            f"busy: {beside}.",
             120,
         )
     return ["(no rows)"]
