@@ -8,7 +8,7 @@ import pytest
 
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, affordable, run_studies
+from dpconvex_reproduction.runner import Results, Work, _costs, affordable, run_studies
 
 
 def cells(quick):
@@ -111,6 +111,33 @@ def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
     assert "Single runs: [toy--means.jsonl.xz](../cells/toy--means.jsonl.xz)." in page
     run_studies([STUDY], there, quick=True, jobs=1, packed=packed, fresh=True, report=seen.append)
     assert len(seen) == 8
+
+
+def test_what_an_interrupted_full_run_did_is_shown(tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(progress):
+        if progress.done == 6:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_studies([STUDY], tmp_path, jobs=1, report=stop)
+    quick = run_studies([STUDY], tmp_path, quick=True, jobs=1)
+    assert quick.work["toy/means"].done > 4
+    assert len(quick.rows["toy/means"]) == quick.work["toy/means"].done
+
+
+def test_cells_that_differ_in_their_seeds_alone_cost_the_same():
+    cells = [{"n": n, "seeds": [k, k + 1]} for n in (10, 1000) for k in range(10)]
+    done = [
+        {"cell": cells[0], "seconds": 1.0},
+        {"cell": cells[1], "seconds": 3.0},
+        {"cell": cells[10], "seconds": 50.0},
+    ]
+    assert _costs(done, cells) == 10 * 2.0 + 10 * 50.0
+    assert _costs(done, [{"n": 7}]) == 18.0  # nothing of its kind: the mean
+    assert _costs([], cells, 4.0) == 80.0
 
 
 def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):

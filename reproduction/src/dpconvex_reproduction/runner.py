@@ -44,8 +44,8 @@ class Progress:
     seconds : float
         Processor seconds of what is done.
     left : float
-        Processor seconds of what is left, if the cells of a study take as long as those that are done; studies of
-        which nothing is done yet count as the average cell.
+        Processor seconds of what is left, if cells take as long as those that are done and differ in their seeds alone,
+        or as the mean of the study; studies of which nothing is done yet count as the average cell.
     warning : str
         What the cell warned of, if no cell did before with these or other numbers; otherwise empty.
     """
@@ -83,7 +83,8 @@ class Work:
     done, full : int
         Cells that are done, and cells of a full run.
     seconds, full_seconds : float
-        Their processor seconds; those of a full run if its cells take as long, on average, as those that are done.
+        Their processor seconds; those of a full run if its cells take as long as those that are done and differ in
+        their seeds alone, or as the mean of all where there are none.
     """
 
     done: int = 0
@@ -142,6 +143,22 @@ def _source(study: Study) -> str:
 
 def _key(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
+
+
+def _kind(cell: Cell) -> str:
+    """Return what a cell is but for its seeds: cells of one kind take as long."""
+    return _key({name: value for name, value in cell.items() if name not in ("seed", "seeds", "first", "last")})
+
+
+def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell], otherwise: float = 0.0) -> float:
+    """Return the processor seconds that cells will take, by records of those that are done."""
+    spent: dict[str, list[float]] = {}
+    for record in done:
+        spent.setdefault(_kind(record["cell"]), []).append(record["seconds"])
+    every = [seconds for several in spent.values() for seconds in several]
+    mean = sum(every) / len(every) if every else otherwise
+    typical = {kind: sum(several) / len(several) for kind, several in spent.items()}
+    return sum(typical.get(_kind(cell), mean) for cell in cells)
 
 
 class _Store:
@@ -272,22 +289,28 @@ def run_studies(
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
     stores = {study.name: _Store(folder, packed, study, fresh) for study in runnable}
-    # What was run in full before is not shown in part.
-    whole = {s.name for s in runnable if all(_key(cell) in stores[s.name].done for cell in s.cells(False))}
-    cells = {s.name: list(s.cells(quick and s.name not in {*full, *whole})) for s in runnable}
+    cells: dict[str, list[Cell]] = {}
+    for study in runnable:
+        cells[study.name] = list(study.cells(quick and study.name not in full))
+        # What was run before is shown, too.
+        wanted = {_key(cell) for cell in cells[study.name]}
+        every = study.cells(False)
+        if wanted <= {_key(cell) for cell in every}:
+            done = stores[study.name].done
+            cells[study.name] = [cell for cell in every if _key(cell) in wanted or _key(cell) in done]
     failures: dict[str, list[str]] = {}
     waiting = [
         (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
     ]
-    pending: dict[str, int] = {study.name: 0 for study in runnable}
-    for study, _ in waiting:
-        pending[study.name] += 1
+    pending: dict[str, dict[str, Cell]] = {study.name: {} for study in runnable}
+    for study, cell in waiting:
+        pending[study.name][_key(cell)] = cell
     warned: dict[str, int] = {}
     kinds: dict[str, str] = {}
 
     def end(study: Study, cell: Cell, outcome: _Outcome) -> None:
         rows, seconds, failure, said = outcome
-        pending[study.name] -= 1
+        del pending[study.name][_key(cell)]
         if failure:
             failures.setdefault(study.name, []).append(f"{_key(cell)}: {failure}")
         else:
@@ -320,29 +343,31 @@ def run_studies(
         records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
         rows[study.name] = [row for record in records for row in record["rows"]]
         seconds = sum(record["seconds"] for record in records)
-        every = len(study.cells(False))
-        mean = seconds / max(1, len(records))
-        work[study.name] = Work(len(records), every, seconds, mean * every)
+        every = study.cells(False)
+        work[study.name] = Work(len(records), len(every), seconds, _costs(done.values(), every))
         measured[study.name] = {record["made"] for record in records}
     return Results(rows, failures, skipped, work, warned, measured)
 
 
 def _progress(
-    study: str, totals: Mapping[str, int], pending: Mapping[str, int], stores: Mapping[str, _Store], new: Sequence[str]
+    study: str,
+    totals: Mapping[str, int],
+    pending: Mapping[str, Mapping[str, Cell]],
+    stores: Mapping[str, _Store],
+    new: Sequence[str],
 ) -> Progress:
     """Return how far the run is after a cell of a study."""
-    spent = {name: sum(record["seconds"] for record in store.done.values()) for name, store in stores.items()}
-    counts = {name: len(store.done) for name, store in stores.items()}
-    typical = sum(spent.values()) / max(1, sum(counts.values()))
-    left = sum(n * (spent[name] / counts[name] if counts[name] else typical) for name, n in pending.items())
+    spent = [record["seconds"] for store in stores.values() for record in store.done.values()]
+    typical = sum(spent) / max(1, len(spent))
+    left = sum(_costs(stores[name].done.values(), cells.values(), typical) for name, cells in pending.items())
     total = sum(totals.values())
     return Progress(
-        total - sum(pending.values()),
+        total - sum(map(len, pending.values())),
         total,
         study,
-        totals[study] - pending[study],
+        totals[study] - len(pending[study]),
         totals[study],
-        sum(spent.values()),
+        sum(spent),
         left,
         "; ".join(new),
     )
