@@ -137,7 +137,21 @@ def test_cells_that_differ_in_their_seeds_alone_cost_the_same():
     ]
     assert _costs(done, cells) == 10 * 2.0 + 10 * 50.0
     assert _costs(done, [{"n": 7}]) == 18.0  # nothing of its kind: the mean
-    assert _costs([], cells, 4.0) == 80.0
+    assert _costs([], cells) == 0.0
+
+
+def test_a_study_is_packed_as_soon_as_it_ends(tmp_path):
+    """A machine that goes away in the middle of a run takes only the studies under way with it."""
+    later = replace(STUDY, name="toy/later")
+    packed, seen = tmp_path / "cells", {}
+
+    def look(progress):
+        seen[progress.done] = (sorted(file.name for file in packed.glob("*")), progress.left > 0)
+
+    run_studies([STUDY, later], tmp_path / "runs", quick=True, jobs=1, packed=packed, report=look)
+    assert seen[3] == ([], True)
+    assert seen[4] == seen[7] == (["toy--means.jsonl.xz"], True)
+    assert seen[8] == (["toy--later.jsonl.xz", "toy--means.jsonl.xz"], False)
 
 
 def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):

@@ -150,19 +150,19 @@ def _kind(cell: Cell) -> str:
     return _key({name: value for name, value in cell.items() if name not in ("seed", "seeds", "first", "last")})
 
 
-def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell], otherwise: float = 0.0) -> float:
+def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> float:
     """Return the processor seconds that cells will take, by records of those that are done."""
     spent: dict[str, list[float]] = {}
     for record in done:
         spent.setdefault(_kind(record["cell"]), []).append(record["seconds"])
     every = [seconds for several in spent.values() for seconds in several]
-    mean = sum(every) / len(every) if every else otherwise
+    mean = sum(every) / max(1, len(every))
     typical = {kind: sum(several) / len(several) for kind, several in spent.items()}
     return sum(typical.get(_kind(cell), mean) for cell in cells)
 
 
 class _Store:
-    """Finished cells of one study: a line of JSON each while a run goes on, one compressed file afterwards."""
+    """Finished cells of one study: a line of JSON each while it goes on, one compressed file afterwards."""
 
     def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
         name = study.name.replace("/", "--")
@@ -307,6 +307,7 @@ def run_studies(
         pending[study.name][_key(cell)] = cell
     warned: dict[str, int] = {}
     kinds: dict[str, str] = {}
+    left: dict[str, float] = {}
 
     def end(study: Study, cell: Cell, outcome: _Outcome) -> None:
         rows, seconds, failure, said = outcome
@@ -323,8 +324,12 @@ def run_studies(
                 new.append(words)
             first = kinds.setdefault(kind, words)
             warned[first] = warned.get(first, 0) + 1
+        if not pending[study.name]:  # whatever becomes of the rest of the run
+            stores[study.name].pack(study.cells(False))
         if report is not None:
-            report(_progress(study.name, {name: len(listed) for name, listed in cells.items()}, pending, stores, new))
+            left.pop(study.name, None)
+            totals = {name: len(listed) for name, listed in cells.items()}
+            report(_progress(study.name, totals, pending, stores, left, new))
 
     together = [work for work in waiting if not work[0].timed]
     alone = [work for work in waiting if work[0].timed]
@@ -354,12 +359,16 @@ def _progress(
     totals: Mapping[str, int],
     pending: Mapping[str, Mapping[str, Cell]],
     stores: Mapping[str, _Store],
+    left: dict[str, float],
     new: Sequence[str],
 ) -> Progress:
-    """Return how far the run is after a cell of a study."""
+    """Return how far the run is after a cell of a study; what is left of the others is remembered in ``left``."""
     spent = [record["seconds"] for store in stores.values() for record in store.done.values()]
     typical = sum(spent) / max(1, len(spent))
-    left = sum(_costs(stores[name].done.values(), cells.values(), typical) for name, cells in pending.items())
+    for name in pending.keys() - left.keys():
+        if stores[name].done:
+            left[name] = _costs(stores[name].done.values(), pending[name].values())
+    seconds = sum(left[name] if name in left else typical * len(cells) for name, cells in pending.items())
     total = sum(totals.values())
     return Progress(
         total - sum(map(len, pending.values())),
@@ -368,7 +377,7 @@ def _progress(
         totals[study] - len(pending[study]),
         totals[study],
         sum(spent),
-        left,
+        seconds,
         "; ".join(new),
     )
 

@@ -14,38 +14,48 @@ __all__ = ["run_single_sgd_steps"]
 @numba.njit(nogil=True, cache=True)
 def run_single_sgd_steps(
     generator: Any, A: Any, Y: Any, slopes: Any, offsets: Any,
-    steps: int, rate: float, std: float, radius: float,
+    steps: int, rates: Any, stds: Any, radius: float,
 ) -> Any:  # fmt: skip
-    """Return the mean iterate of projected noisy steps of one record each; no pieces mean the l1 norm."""
+    """Return the mean iterate of projected noisy steps of one record each; no pieces mean the l1 norm.
+
+    One row for every pair of a rate and a noise: they share the records and the normal draws, which take most of the
+    time.
+    """
     n, m, d = A.shape
-    theta, total = np.zeros(d), np.zeros(d)
-    u, slope = np.zeros(m), np.zeros(m)
+    thetas, totals = np.zeros((len(rates), d)), np.zeros((len(rates), d))
+    u, slope, normal = np.zeros(m), np.zeros(m), np.zeros(d)
     for _ in range(steps):
         i = min(n - 1, int(n * generator.random()))
-        for j in range(m):
-            u[j] = Y[i, j]
-            for k in range(d):
-                u[j] -= A[i, j, k] * theta[k]
-        if len(slopes) == 0:
-            for j in range(m):
-                slope[j] = np.sign(u[j])
-        else:
-            best = -np.inf
-            for p in range(len(slopes)):
-                value = offsets[p]
-                for j in range(m):
-                    value += slopes[p, j] * u[j]
-                if value > best:
-                    best = value
-                    slope[:] = slopes[p]
-        square = 0.0
         for k in range(d):
-            gradient = std * generator.standard_normal()
+            normal[k] = generator.standard_normal()
+        for r in range(len(rates)):
             for j in range(m):
-                gradient -= A[i, j, k] * slope[j]
-            theta[k] -= rate * gradient
-            square += theta[k] * theta[k]
-        if square > radius * radius:
-            theta *= radius / math.sqrt(square)
-        total += theta
-    return total / steps
+                product = 0.0
+                for k in range(d):
+                    product += A[i, j, k] * thetas[r, k]
+                u[j] = Y[i, j] - product
+            if len(slopes) == 0:
+                for j in range(m):
+                    slope[j] = np.sign(u[j])
+            else:
+                best, active = -np.inf, 0
+                for p in range(len(slopes)):
+                    value = offsets[p]
+                    for j in range(m):
+                        value += slopes[p, j] * u[j]
+                    if value > best:
+                        best, active = value, p
+                for j in range(m):
+                    slope[j] = slopes[active, j]
+            square = 0.0
+            for k in range(d):
+                gradient = stds[r] * normal[k]
+                for j in range(m):
+                    gradient -= A[i, j, k] * slope[j]
+                thetas[r, k] -= rates[r] * gradient
+                square += thetas[r, k] * thetas[r, k]
+            shrink = radius / math.sqrt(square) if square > radius * radius else 1.0
+            for k in range(d):
+                thetas[r, k] *= shrink
+                totals[r, k] += thetas[r, k]
+    return totals / steps

@@ -19,7 +19,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.convolution_object
     printed_convolution_objective,
     sound_convolution_objective,
 )
-from dpconvex_reproduction.convolution_objective_perturbation.rivals import moreau_sgd, noisy_sgd
+from dpconvex_reproduction.convolution_objective_perturbation.rivals import moreau_sgd, noisy_sgds
 from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make_structured_median
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
@@ -106,11 +106,12 @@ def measure(cell: Cell) -> list[Row]:
 
             told = {"epsilon": epsilon, "delta": DELTA, "radius": radius}
             model = estimator(epsilon=epsilon, delta=DELTA, random_state=generator(0))
+            printed, accounted = noisy_sgds(records, loss, ("published", "sound"), **told, rng=generator(2))
             released = {
                 ("C-OP", "paper"): printed_convolution_objective(records, loss, **told, rng=generator(1)),
                 ("C-OP", "sound"): sound_convolution_objective(records, loss, **told, rng=generator(1)),
-                ("noisy SGD", "paper"): noisy_sgd(records, loss, **told, rng=generator(2), noise="published"),
-                ("noisy SGD", "sound"): noisy_sgd(records, loss, **told, rng=generator(2)),
+                ("noisy SGD", "paper"): printed,
+                ("noisy SGD", "sound"): accounted,
                 ("Moreau SGD", "paper"): moreau_sgd(records, loss, **told, rng=generator(3), noise="published"),
                 ("Moreau SGD", "sound"): moreau_sgd(records, loss, **told, rng=generator(3)),
                 (estimator.__name__, "dpconvex"): model.fit(data.X, data.y).coef_,

@@ -13,6 +13,7 @@ experiments, not for private data.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpconvex.losses.vector_losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.privacy.subsampling import subsampled_epsilon, subsampled_multiplier
 
-__all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd", "published_epsilon"]
+__all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd", "noisy_sgds", "published_epsilon"]
 
 Array = NDArray[np.float64]
 
@@ -97,18 +98,34 @@ def noisy_sgd(
     -------
     array of shape (d,)
     """
+    told = {"epsilon": epsilon, "delta": delta, "radius": radius, "rng": rng}
+    (theta,) = noisy_sgds(records, loss, (noise,), **told)
+    return theta
+
+
+def noisy_sgds(
+    records: StructuredRecords,
+    loss: L1Norm | PiecewiseLinear,
+    noises: Sequence[str],
+    *,
+    epsilon: float,
+    delta: float,
+    radius: float,
+    rng: np.random.Generator | int | None = None,
+) -> list[Array]:
+    """Run :func:`noisy_sgd` with each of these noises, on the same draws, for less than the time of two."""
     from dpconvex_reproduction.convolution_objective_perturbation.loop import run_single_sgd_steps
 
     n, d = records.n_rows, records.dim
     lipschitz = records.operator_norm * loss.lipschitz
-    std = lipschitz * _std(1, n * n, n, epsilon, delta, noise)
-    rate = radius / (n * math.sqrt(lipschitz**2 * (1 + 8 * n) + d * std**2))
+    stds = np.array([lipschitz * _std(1, n * n, n, epsilon, delta, noise) for noise in noises])
+    rates = radius / (n * np.sqrt(lipschitz**2 * (1 + 8 * n) + d * stds**2))
     slopes, offsets = np.zeros((0, records.outputs)), np.zeros(0)
     if isinstance(loss, PiecewiseLinear):
         slopes, offsets = np.array(loss.slopes), np.array(loss.offsets)
     arrays = (records.matrices, records.targets, slopes, offsets)
     generator = np.random.default_rng(rng)
-    return np.asarray(run_single_sgd_steps(generator, *arrays, n * n, rate, std, radius))
+    return list(run_single_sgd_steps(generator, *arrays, n * n, rates, stds, radius))
 
 
 def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float) -> Array:
