@@ -146,12 +146,12 @@ def test_a_study_is_packed_as_soon_as_it_ends(tmp_path):
     packed, seen = tmp_path / "cells", {}
 
     def look(progress):
-        seen[progress.done] = (sorted(file.name for file in packed.glob("*")), progress.left > 0)
+        seen[progress.done] = sorted(file.name for file in packed.glob("*"))
 
     run_studies([STUDY, later], tmp_path / "runs", quick=True, jobs=1, packed=packed, report=look)
-    assert seen[3] == ([], True)
-    assert seen[4] == seen[7] == (["toy--means.jsonl.xz"], True)
-    assert seen[8] == (["toy--later.jsonl.xz", "toy--means.jsonl.xz"], False)
+    assert seen[3] == []
+    assert seen[4] == seen[7] == ["toy--means.jsonl.xz"]
+    assert seen[8] == ["toy--later.jsonl.xz", "toy--means.jsonl.xz"]
 
 
 def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):
