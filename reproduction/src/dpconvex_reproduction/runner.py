@@ -197,7 +197,7 @@ class _Store:
 
     def pack(self, cells: Sequence[Cell]) -> None:
         """Keep the finished ones of these cells in one file, which can go where the pages go."""
-        if self.packed is None:
+        if self.packed is None or not self.done:
             return
         lines = [json.dumps(self.done[_key(cell)]) for cell in cells if _key(cell) in self.done]
         content = "\n".join(lines).encode()

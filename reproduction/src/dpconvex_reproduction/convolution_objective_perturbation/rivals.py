@@ -98,9 +98,7 @@ def noisy_sgd(
     -------
     array of shape (d,)
     """
-    told = {"epsilon": epsilon, "delta": delta, "radius": radius, "rng": rng}
-    (theta,) = noisy_sgds(records, loss, (noise,), **told)
-    return theta
+    return noisy_sgds(records, loss, (noise,), epsilon=epsilon, delta=delta, radius=radius, rng=rng)[0]
 
 
 def noisy_sgds(
