@@ -4,13 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from sklearn.linear_model import QuantileRegressor
 
 from dpconvex.privacy import ApproxDP, gaussian_scale
 from dpconvex.privacy.bounds.phases import phases_of
 from dpconvex.privacy.subsampling import subsampled_epsilon
+from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.quantile_sco.comparison import Grid, judge_comparison
-from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE
+from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE, estimate
 from dpconvex_reproduction.quantile_sco.exhibits import EXHIBITS
 from dpconvex_reproduction.quantile_sco.presets import Problem
 from dpconvex_reproduction.quantile_sco.rivals import contractive_envelope
@@ -40,8 +43,6 @@ VARIANTS = {"not private", "paper", "sound", "dpconvex"}
 
 def shown(label, rows):
     """Table, checks and figure of an exhibit, as a page would have them."""
-    from matplotlib.figure import Figure
-
     exhibit = BY_LABEL[label]
     table, checks = exhibit.table(rows), exhibit.judge(rows)
     assert table
@@ -85,8 +86,28 @@ def test_comparison(tiny_rows):
     table, _ = shown("Figure 6", tiny_rows)
     assert table[0]["repeats"] == "2"
     # Everyone sees the same sample at a seed, whatever the budget.
-    fits = select(tiny_rows, variant="not private", n=32, seed=1)
-    assert len({row["excess_risk"] for row in fits}) == 1
+    for name in ("Non-Private", "quantile regression"):
+        fits = select(tiny_rows, algorithm=name, n=32, seed=1)
+        assert len({row["excess_risk"] for row in fits}) == 1
+
+
+def test_the_ordinary_fit_is_that_of_a_linear_program():
+    """The reference without privacy has no penalty that would flatter private fits; the paper's model has one."""
+    data = make_quantile_regression(400, 3, "exogenous", rng=0, quantile=0.7)
+    program = QuantileRegressor(quantile=0.7, alpha=0.0).fit(data.X, data.y)
+    expected = np.r_[program.intercept_, program.coef_]
+    ordinary = estimate("quantile regression", "not private", data, 1.0, 0)()
+    penalised = estimate("Non-Private", "not private", data, 1.0, 0)()
+    assert np.linalg.norm(ordinary - expected) < 0.2  # where the loss is flat, smoothing picks another point
+    assert np.linalg.norm(penalised - expected) > 2.0
+    figure = Figure()
+    rows = compare({"d": 3, "error": "exogenous", "n": 32, "epsilon": 1.0, "seeds": [0, 1]})
+    BY_LABEL["Figure 4"].draw(
+        [{**row, "epsilon": e, "n": n} for row in rows for e in BUDGETS for n in (32, 64)], figure
+    )
+    names = {line.get_label() for line in figure.axes[0].get_lines()}
+    assert "quantile regression, not private" in names
+    assert "Non-Private, not private" not in names
 
 
 def test_fifty_one_coefficients():

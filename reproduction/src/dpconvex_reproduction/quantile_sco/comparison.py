@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels, readable_axis
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
-from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, PART_TWO, PRIVATE
+from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, ORDINARY, PART_TWO, PRIVATE
 from dpconvex_reproduction.standing import tally, where
 
 __all__ = ["AXES", "Grid", "draw_comparison", "judge_comparison", "wide_table"]
@@ -234,18 +234,22 @@ def judge_comparison(rows: list[Row], value: str, phased_leaves_axes: bool = Fal
 
 
 def _order(rows: Iterable[Row]) -> list[Row]:
-    place = {name: i for i, name in enumerate((NON_PRIVATE, *PRIVATE, DEFAULT))}
+    place = {name: i for i, name in enumerate((ORDINARY, *PRIVATE, DEFAULT))}
     return sorted(rows, key=lambda row: place.get(row["algorithm"], len(place)))
 
 
 def draw_comparison(rows: list[Row], figure: Any, value: str) -> None:
-    """Draw a panel for each budget, as printed above and with certified noise below; bands are standard deviations."""
+    """Draw a panel for each budget, as printed above and with certified noise below; bands are standard deviations.
+
+    Without privacy the ordinary fit is drawn: the paper prints no penalty of its own, which would be the worse line.
+    """
     axes = panels(figure, len(BUDGETS), 2, sharex=True, sharey=True)
     for i, (variant, words) in enumerate((("paper", "as printed"), ("sound", "certified noise"))):
         shown = _order(
             row
             for row in rows
-            if row["algorithm"] != PART_TWO and row["variant"] in (variant, "not private", "dpconvex")
+            if row["algorithm"] not in (NON_PRIVATE, PART_TWO)
+            and row["variant"] in (variant, "not private", "dpconvex")
         )
         for j, epsilon in enumerate(BUDGETS):
             ax = axes[i, j]

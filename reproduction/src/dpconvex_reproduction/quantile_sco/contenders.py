@@ -21,6 +21,7 @@ __all__ = [
     "DELTA",
     "NOISELESS",
     "NON_PRIVATE",
+    "ORDINARY",
     "PART_TWO",
     "PRIVATE",
     "QUANTILE",
@@ -39,6 +40,8 @@ QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0
 BUDGETS = (0.5, 1.0, 5.0)
 
 NON_PRIVATE, DEFAULT = "Non-Private", "DPQuantileRegressor"
+#: The paper's model without privacy is penalised; this one is not.
+ORDINARY = "quantile regression"
 PRIVATE = ("OP", *RIVALS)
 PART_TWO, NOISELESS = "OP, part 2", "Phased-ERM without noise"
 
@@ -47,6 +50,7 @@ PART_TWO, NOISELESS = "OP, part 2", "Phased-ERM without noise"
 _FEATURE_BOUNDS, _TARGET_BOUNDS = (-RADIUS, RADIUS), (-60.0, 80.0)
 # Against a standard deviation of 3 of the error, the bias is below a thousandth of it.
 _SMALL_BANDWIDTH = 0.05
+_NO_PENALTY = 1e-6  # so small that coefficients agree with those of a linear program, but never undetermined
 
 
 def told(theta_star: Array, epsilon: float) -> Problem:
@@ -57,7 +61,7 @@ def told(theta_star: Array, epsilon: float) -> Problem:
 def contestants(algorithms: tuple[str, ...] = PRIVATE) -> list[tuple[str, str]]:
     """Return (algorithm, variant) of everyone, in the order of the legend."""
     pairs = [(name, variant) for name in algorithms for variant in ("paper", "sound")]
-    return [(NON_PRIVATE, "not private"), *pairs, (DEFAULT, "dpconvex")]
+    return [(NON_PRIVATE, "not private"), (ORDINARY, "not private"), *pairs, (DEFAULT, "dpconvex")]
 
 
 def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed: int) -> Callable[[], Array]:
@@ -79,8 +83,8 @@ def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed
     if variant == "sound":
         plan = sound_plan(algorithm, n, d, problem)
         return lambda: run_sound(plan, data.X, data.y, seed)
-    if algorithm == NON_PRIVATE:
-        return lambda: _without_privacy(data, problem)
+    if algorithm in (NON_PRIVATE, ORDINARY):
+        return lambda: _without_privacy(data, problem, penalised=algorithm == NON_PRIVATE)
     if algorithm == DEFAULT:
         return lambda: _default(data, epsilon, seed)
     if algorithm in ("OP", PART_TWO):
@@ -93,11 +97,11 @@ def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed
     return lambda: RIVALS[algorithm](rows, data.y, problem, rng)
 
 
-def _without_privacy(data: Synthetic, problem: Problem) -> Array:
-    """Minimise the penalised loss; the penalty is that of Theorem 3.6 without the terms that privacy adds."""
+def _without_privacy(data: Synthetic, problem: Problem, penalised: bool) -> Array:
+    """Minimise the smoothed loss, where asked with the penalty of Theorem 3.6 without the terms that privacy adds."""
     n, d = len(data.y), data.X.shape[1] + 1
-    penalty = problem.lipschitz * math.sqrt(2 / n) / problem.coef_norm
-    preset = QuantilePreset(alpha=2 * penalty, bandwidth=_SMALL_BANDWIDTH, std=0.0)
+    alpha = 2 * problem.lipschitz * math.sqrt(2 / n) / problem.coef_norm if penalised else _NO_PENALTY
+    preset = QuantilePreset(alpha=alpha, bandwidth=_SMALL_BANDWIDTH, std=0.0)
     return perturbed_minimiser(data.X, data.y, QUANTILE, preset, np.zeros(d))
 
 

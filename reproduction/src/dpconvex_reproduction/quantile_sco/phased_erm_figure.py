@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select
 from dpconvex_reproduction.quantile_sco.comparison import AXES, Grid, tally_duels
-from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS
+from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS, NON_PRIVATE
 
 __all__ = ["draw_phases", "judge_phases"]
 
@@ -42,9 +42,10 @@ def judge_phases(rows: list[Row]) -> list[Check]:
 def draw_phases(rows: list[Row], figure: Any) -> None:
     """Draw a panel for each budget; bands are standard deviations."""
     axes = panels(figure, len(BUDGETS), sharey=True)
+    shown = [row for row in rows if row["algorithm"] != NON_PRIVATE]
     for j, epsilon in enumerate(BUDGETS):
         ax = axes[0, j]
         ax.set(xscale="log", yscale="log", title=f"epsilon = {epsilon:g}", xlabel="records n")
-        curves(ax, select(rows, epsilon=epsilon), "n", _VALUE, band="std")
+        curves(ax, select(shown, epsilon=epsilon), "n", _VALUE, band="std")
     axes[0, 0].set_ylabel(AXES[_VALUE])
     finish(figure, axes, columns=3, note=SPREAD)

@@ -19,6 +19,7 @@ from dpconvex_reproduction.quantile_sco.contenders import (
     DEFAULT,
     NOISELESS,
     NON_PRIVATE,
+    ORDINARY,
     PART_TWO,
     PRIVATE,
     QUANTILE,
@@ -105,6 +106,7 @@ def follow_phases(cell: Cell) -> list[Row]:
     """Run Phased-ERM, with and without its noise, on the samples of a cell that may be large."""
     pairs = [
         (NON_PRIVATE, "not private"),
+        (ORDINARY, "not private"),
         ("Phased-ERM", "paper"),
         ("Phased-ERM", "sound"),
         (NOISELESS, "not private"),
