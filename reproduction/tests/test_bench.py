@@ -133,17 +133,17 @@ def test_clipped_sums_move_no_further_than_their_noise_is_for(records):
 
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
 def test_noisy_gradient_descent_spends_its_budget(relation, labelled):
-    budget, clip, steps = Budget(1.0, 1e-6, relation), 3.0, 50
+    budget, clip, steps = Budget(1.0, 1e-6, relation), 3.0, 30
     std = noisy_gd._std(budget, steps, clip)
     assert math.sqrt(steps) * budget.records * clip / std == pytest.approx(budget.mu)
     method = noisy_gd.NoisyGradientDescent()
-    assert len(method.settings) == 36
-    names = ["50 steps, rate 0.3, clip 1", "50 steps, rate 1, clip 3", "200 steps, rate 0.3, clip 1"]
+    names = ["30 steps, rate 0.3, clip 1", "30 steps, rate 1, clip 3", "100 steps, rate 0.3, clip 1"]
     together = [scores for scores, _ in method.run(labelled, [(name, budget, 7) for name in names])]
-    alone = method.fit(labelled, budget, 7, **method.settings[names[0]]).predict(labelled.X_test)
-    np.testing.assert_allclose(together[0], alone, rtol=1e-4, atol=1e-4)
+    for name, scores in zip(names, together, strict=True):  # a fit is the same, whatever is run beside it
+        alone = method.fit(labelled, budget, 7, **method.settings[name]).predict(labelled.X_test)
+        np.testing.assert_allclose(scores, alone, rtol=1e-4, atol=1e-4)
     rich = Budget(1e6, 1e-6, relation)
-    ((scores, _),) = method.run(labelled, [("800 steps, rate 1, clip 3", rich, 0)])
+    ((scores, _),) = method.run(labelled, [("300 steps, rate 3, clip 3", rich, 0)])
     assert run.metrics(labelled, scores, True)["accuracy"] > 0.85
 
 
@@ -357,7 +357,7 @@ def test_cells_resume_and_a_changed_method_runs_again(tmp_path, monkeypatch):
 
 
 def test_earlier_fits_of_the_same_code_are_kept_and_others_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "digest", lambda place: f"code of {place}")
+    monkeypatch.setattr(run, "code_of", lambda method, place: f"code of {place}")
     path, plan = tmp_path / "results.parquet", run.Plan(("toy",))
     facts = {"data": "toy", "most_rows": None, "code": "code of adassp"}
     first = [row | facts for row in fits_of("AdaSSP", [0.1, 0.2])]
@@ -368,15 +368,35 @@ def test_earlier_fits_of_the_same_code_are_kept_and_others_are_named(tmp_path, m
     assert [(row["method"], row["r2"]) for row in found] == [
         ("AdaSSP", 0.1), ("AdaSSP", 0.2), ("Tukey median of fits", 0.3),
     ]  # fmt: skip
-    assert left_out == ["gone: there is no such method now; fits of an earlier run are left out"]
+    assert left_out == ["gone: not among the methods of this run; fits of an earlier run are left out"]
     again, left_out = run.merged([first[0] | {"r2": 0.5}], path, plan)
     assert [row["r2"] for row in again] == [0.5, 0.2]
-    monkeypatch.setattr(run, "digest", lambda place: "changed")
+    monkeypatch.setattr(run, "code_of", lambda method, place: "changed")
     found, left_out = run.merged(second, path, plan)
     assert found == second
     assert "AdaSSP: fits of an earlier run were of other code and are left out" in left_out
-    monkeypatch.setattr(run, "digest", lambda place: f"code of {place}")
+    monkeypatch.setattr(run, "code_of", lambda method, place: f"code of {place}")
     assert "of other rows" in " ".join(run.merged(second, path, replace(plan, rows=500))[1])
+
+
+def test_code_behind_a_fit_is_that_of_its_method_of_the_problems_and_of_the_metrics(monkeypatch):
+    method, place = find_methods()["AdaSSP"]
+    before = run.code_of(method, place)
+    assert before == run.code_of(method, place)
+    assert run.code_of(*find_methods()["Tukey median of fits"]).partition("-")[0] == before.partition("-")[0]
+    assert run.code_of(*find_methods()["dpconvex"]).endswith(f"-{run.fingerprint()}")
+    run._common_code.cache_clear()
+    monkeypatch.setattr(run, "_MOST_CERTAIN", 20.0)  # log losses are others
+    assert run.code_of(method, place) != before
+    run._common_code.cache_clear()
+
+
+def test_a_page_says_at_which_commits_its_fits_were_made(tmp_path):
+    rows = [
+        row | {"made": made} for made in ("commit a on Monday", "commit b on Tuesday") for row in fits_of("m", [0.1])
+    ]
+    page = write_page(rows, tmp_path).read_text(encoding="utf-8")
+    assert "Measured at commit a on Monday, commit b on Tuesday. Made at " in page
 
 
 def test_tables_that_were_looked_at_are_marked():

@@ -13,7 +13,7 @@ from dpconvex_reproduction import runner
 from dpconvex_reproduction.bench import Method, methods, problems, remote
 from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, checked_guarantee, checked_scores
 from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
-from dpconvex_reproduction.peers import environments
+from dpconvex_reproduction.peers import diffprivlib_peer, diffprivlib_worker, environments
 
 MINE = """
 import numpy as np
@@ -334,10 +334,15 @@ def test_workers_of_this_package_are_beside_the_class_that_names_them(write):
 def test_a_digest_covers_what_a_method_inherits_and_its_worker(monkeypatch):
     folder = Path(methods.__file__).parent
 
-    def of(*paths):
-        return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+    def of(*paths, pins=()):
+        content = [path.read_bytes() for path in paths] + [" ".join(pins).encode()]
+        return hashlib.sha256(b"".join(content)).hexdigest()[:12]
 
     assert digest("adassp") == of(folder / "adassp.py")  # not what every method inherits from
-    assert digest("opacus") == of(folder / "opacus.py", folder / "opacus_worker.py", Path(remote.__file__))
-    assert digest("opacus") == digest("opacus")
+    remotes = folder / "opacus.py", folder / "opacus_worker.py", Path(remote.__file__)
+    assert digest("opacus") == of(*remotes, pins=environments.OPACUS.pins)
+    formula, worker = Path(diffprivlib_peer.__file__), Path(diffprivlib_worker.__file__)
+    behind = folder / "diffprivlib.py", formula, worker, Path(remote.__file__)
+    pins = [*environments.DIFFPRIVLIB.pins] * 2  # two methods
+    assert digest("diffprivlib") == of(*behind, pins=pins)
     assert issubclass(remote.RemoteSGD, Method)

@@ -9,10 +9,9 @@ import pytest
 
 from dpconvex.cli import main
 from dpconvex_reproduction import evidence
-from dpconvex_reproduction.bench.methods import digest, find_methods
+from dpconvex_reproduction.bench.methods import find_methods
 from dpconvex_reproduction.bench.page import write_page
-from dpconvex_reproduction.bench.run import write_parquet
-from dpconvex_reproduction.fingerprint import STORED
+from dpconvex_reproduction.bench.run import code_of, write_parquet
 
 ROOT = Path(__file__).parents[2]
 FACTS = {"data": "adult", "task": "logistic", "relation": "add_or_remove_one", "settings": 1, "setting": ""}
@@ -133,17 +132,17 @@ def test_every_stored_result_is_on_a_page():
 
 def test_the_page_of_the_benchmark_has_the_numbers_of_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr("dpconvex_reproduction.bench.page.save_figure", lambda *drawn: None)
-    monkeypatch.setattr("dpconvex_reproduction.bench.page.made_with", lambda: "")
+    monkeypatch.setattr("dpconvex_reproduction.bench.page.made_with", lambda measured: "")
     written = write_page(evidence.load_results(ROOT)["fits"], tmp_path).read_text(encoding="utf-8")
     stored = (ROOT / evidence.BENCH).with_name("index.md").read_text(encoding="utf-8").partition("\n## Not here")[0]
-    made = next(line for line in stored.splitlines() if line.startswith("Made at "))
+    made = next(line for line in stored.splitlines() if line.startswith(("Made at ", "Measured at ")))
     assert stored.replace(made, "").split() == written.split(), "run `dpconvex reproduce bench`"
 
 
 def test_stored_fits_are_of_todays_default_and_of_todays_methods():
     """Numbers of other code would stand under a page of today; peers that are no part of this package have none."""
-    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"]
-    codes = {(row["method"], row["ours"]): row["code"] for row in evidence.load_results(ROOT)["fits"]}
+    fits = evidence.load_results(ROOT)["fits"]
     known = find_methods()
-    wanted = {key: digest(known[key[0]][1]) + (default if key[1] else "") for key in codes}
+    codes = {(row["method"], row["code"]) for row in fits}
+    wanted = {(name, code_of(*known[name])) for name, _ in codes}
     assert codes == wanted, "run `dpconvex reproduce bench` with these methods"

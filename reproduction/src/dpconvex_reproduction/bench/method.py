@@ -131,7 +131,7 @@ def without_test_rows(problem: BenchProblem) -> BenchProblem:
     return replace(problem, X_test=np.empty((0, problem.X.shape[1])), y_test=np.empty(0))
 
 
-def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any]) -> NDArray[np.float64]:
+def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any], where: str = "") -> NDArray[np.float64]:
     """Return the scores if there is one finite number for each test row.
 
     Parameters
@@ -142,6 +142,8 @@ def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any]) 
         Problem with its test rows.
     scores : array
         What ``predict`` returned.
+    where : str
+        The setting and the seed, to be named.
 
     Raises
     ------
@@ -149,13 +151,14 @@ def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any]) 
         If the shape is another one, such as a single column, or a score is not finite.
     """
     scores, expected = np.asarray(scores, dtype=float), (len(problem.y_test),)
+    where = f" ({where})" if where else ""
     asked = f"The method '{method.name}' must return a finite score for each test row, an array of shape {expected}."
     if scores.shape != expected:
-        raise ValueError(f"{asked} Got shape {scores.shape}.")
+        raise ValueError(f"{asked} Got shape {scores.shape}{where}.")
     wrong = np.flatnonzero(~np.isfinite(scores))
     if len(wrong):
         raise ValueError(
-            f"{asked} Got {len(wrong)} that are not finite, the first, {scores[wrong[0]]}, in row {wrong[0]}."
+            f"{asked} Got {len(wrong)} that are not finite, the first, {scores[wrong[0]]}, in row {wrong[0]}{where}."
         )
     return scores
 

@@ -217,7 +217,7 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
     lines = [
         "# Benchmark: private methods on the same rows, bounds, budget and neighbours",
         "",
-        made_with(),
+        made_with(sorted({row.get("made") or "an unknown commit" for row in rows})),
         "",
         f"{len(rows):,} fits, {seeds} seed{'s' * (most_seeds > 1)} of each, delta "
         f"{rows[0].get('delta') or 1e-6:g}. {_HOW}{some}",

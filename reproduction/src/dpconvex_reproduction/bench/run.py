@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.metrics import log_loss, mean_pinball_loss, r2_score, roc_auc_score
 
+from dpconvex_reproduction.bench import problems
 from dpconvex_reproduction.bench.method import (
     ADD_OR_REMOVE,
     REPLACE,
@@ -24,9 +28,10 @@ from dpconvex_reproduction.bench.method import (
 from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
 from dpconvex_reproduction.bench.problems import DATA, BenchProblem, load_problem, problem_names
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.fingerprint import fingerprint
+from dpconvex_reproduction.fingerprint import fingerprint, now
+from dpconvex_reproduction.peers import problems as splits
 
-__all__ = ["DELTA", "EPSILONS", "Plan", "measure", "merged", "metrics", "study", "write_parquet"]
+__all__ = ["DELTA", "EPSILONS", "Plan", "code_of", "measure", "merged", "metrics", "study", "write_parquet"]
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
 DELTA = 1e-6
@@ -75,8 +80,7 @@ class Plan:
         if unknown:
             raise ValueError(unknown_name(unknown[0], known))
         chosen = {name: known[name] for name in (self.methods or known)}
-        digests = {place: digest(place) for _, place in chosen.values()}
-        default = fingerprint() if any(method.ours for method, _ in chosen.values()) else ""
+        codes = {name: code_of(method, place) for name, (method, place) in chosen.items()}
         found: list[Cell] = []
         for data in self.data:
             for task in problem_names(data, self.task):
@@ -96,7 +100,7 @@ class Plan:
                                 "relation": relation,
                                 "epsilon": epsilon,
                                 "seeds": [start, min(start + _BLOCK, self.seeds)],
-                                "code": digests[place] + (default if method.ours else ""),
+                                "code": codes[name],
                             }
                             for epsilon in (self.epsilons if relation else (None,))
                             for start in range(0, self.seeds if relation else 1, _BLOCK)
@@ -108,6 +112,32 @@ class Plan:
         """Return the relations that are run: each peer's own, and the first one of ours where there is no peer."""
         single = [method.relations[0] for method in methods if method.relations and not method.ours]
         return set(single) or {ADD_OR_REMOVE}
+
+
+@functools.cache
+def _common_code() -> str:
+    """Return a digest of what every fit depends on: the problems, their splits and how scores are measured."""
+    parts = [inspect.getsource(part) for part in (problems, splits, metrics)]
+    return hashlib.sha256("".join([*parts, f"{_MOST_CERTAIN}"]).encode()).hexdigest()[:6]
+
+
+def code_of(method: Method, place: str) -> str:
+    """Return digests of all code behind a method's fits: if one changes, they are run again.
+
+    Parameters
+    ----------
+    method : Method
+        Which.
+    place : str
+        Its module, or its file.
+    """
+    return f"{_common_code()}-{digest(place)}" + (f"-{fingerprint()}" if method.ours else "")
+
+
+@functools.cache
+def _made() -> str:
+    """Return the commit and the day of this process, which has loaded the code as it was when it began."""
+    return now()
 
 
 def metrics(problem: BenchProblem, scores: NDArray[np.float64], probabilities: bool) -> dict[str, float]:
@@ -140,6 +170,7 @@ def measure(cell: Cell) -> list[Row]:
     stated = checked_guarantee(method, method.guarantee(without_test_rows(problem), budget))
     rows: list[Row] = []
     for (setting, _, seed), (scores, seconds) in zip(requests, method.run(problem, requests), strict=True):
+        scores = checked_scores(method, problem, scores, f"setting '{setting}', seed {seed}")
         rows.append(
             {
                 "data": cell["data"],
@@ -149,6 +180,7 @@ def measure(cell: Cell) -> list[Row]:
                 "settings": len(method.settings),
                 "ours": method.ours,
                 "code": cell["code"],
+                "made": _made(),
                 "most_rows": cell["rows"],
                 "relation": cell["relation"],
                 "epsilon": cell["epsilon"],
@@ -158,7 +190,7 @@ def measure(cell: Cell) -> list[Row]:
                 "columns": problem.X.shape[1],
                 "seconds": seconds,
                 "guarantee": stated,
-                **metrics(problem, checked_scores(method, problem, scores), method.probabilities),
+                **metrics(problem, scores, method.probabilities),
             }
         )
     return rows
@@ -211,10 +243,13 @@ def merged(rows: Sequence[Row], path: Path, plan: Plan) -> tuple[list[Row], list
             continue
         name = row["method"]
         if name not in known:
-            left_out[name] = f"{name}: there is no such method now; fits of an earlier run are left out"
+            left_out[name] = f"{name}: not among the methods of this run; fits of an earlier run are left out"
+            continue
+        if row["data"] not in DATA:
+            left_out[name] = f"{name}: there is no data set '{row['data']}' now; its earlier fits are left out"
             continue
         if name not in codes:
-            codes[name] = digest(known[name][1]) + (fingerprint() if row["ours"] else "")
+            codes[name] = code_of(*known[name])
         if row.get("code") != codes[name] or row.get("most_rows") != plan.rows:
             words = "of other code" if row.get("code") != codes[name] else "of other rows"
             left_out[name] = f"{name}: fits of an earlier run were {words} and are left out"

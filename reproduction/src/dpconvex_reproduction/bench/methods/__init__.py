@@ -152,10 +152,11 @@ def unknown_name(name: str, known: Collection[str]) -> str:
 
 
 def digest(place: str) -> str:
-    """Return a digest of the files behind methods: what is changed is run again.
+    """Return a digest of what is behind methods: what is changed is run again.
 
-    They are the file itself, those of classes that its methods inherit from, if they lie in this package or beside the
-    file, and workers. What every method inherits from is left out.
+    It covers the file itself, the files of classes that its methods inherit from, if they lie in this package or beside
+    the file, those of functions that it imports from this distribution's peers, workers, and pinned packages. What
+    every method inherits from is left out.
 
     Parameters
     ----------
@@ -164,16 +165,24 @@ def digest(place: str) -> str:
     """
     module = _module(place)
     source, bench = Path(str(module.__file__)), __name__.rpartition(".")[0]
-    behind: set[Path] = set()
+    behind = {Path(inspect.getfile(each)) for each in vars(module).values() if _of_peers(each)}
+    pins: list[str] = []
     for method in module.METHODS:
         if isinstance(method, RemoteMethod):
             behind.add(method.script())
+            pins += method.environment.pins
         for each in type(method).__mro__:
             inside = each.__module__.startswith(f"{bench}.") and each is not Method
             if inside or (each.__module__ in sys.modules and _beside(each, source)):
                 behind.add(Path(inspect.getfile(each)))
     files = [source, *sorted(behind - {source}, key=lambda path: (path.name, path.read_bytes()))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    content = [path.read_bytes() for path in files] + [" ".join(pins).encode()]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:12]
+
+
+def _of_peers(each: object) -> bool:
+    """Whether a name of a module is a function of this distribution's code for peers."""
+    return inspect.isfunction(each) and each.__module__.startswith("dpconvex_reproduction.peers.")
 
 
 def _beside(each: type, source: Path) -> bool:
