@@ -331,6 +331,14 @@ def test_workers_of_this_package_are_beside_the_class_that_names_them(write):
     assert find_methods((write(text),))["slow"][0].script() == folder / "opacus_worker.py"
 
 
+def test_a_method_cannot_change_the_rows_of_the_next():
+    for rows in (None, 500):
+        problem = problems.load_problem("toy", "linear", rows)
+        for values in (problem.X, problem.y, problem.X_test, problem.y_test, *problem.feature_bounds):
+            with pytest.raises(ValueError, match="read-only"):
+                values[:1] = 0.0
+
+
 def test_a_digest_covers_what_a_method_inherits_and_its_worker(monkeypatch):
     folder = Path(methods.__file__).parent
 

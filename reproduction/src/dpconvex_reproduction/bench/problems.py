@@ -203,6 +203,11 @@ def load_problem(data: str, task: str, rows: int | None = None) -> BenchProblem:
         ``"logistic"``, ``"linear"``, or a quantile such as ``"quantile 0.5"``.
     rows : int, optional
         Train on so many rows only, drawn once with a fixed seed, for a try.
+
+    Returns
+    -------
+    BenchProblem
+        Kept for the next call; its arrays are read-only.
     """
     kind, _, level = task.partition(" ")
     quantile = float(level) if level else None
@@ -217,6 +222,8 @@ def load_problem(data: str, task: str, rows: int | None = None) -> BenchProblem:
     if rows is not None and rows < len(problem.y):
         kept = np.random.default_rng(0).permutation(len(problem.y))[:rows]
         problem = replace(problem, X=problem.X[kept], y=problem.y[kept])
+    for values in (problem.X, problem.y, problem.X_test, problem.y_test, *problem.feature_bounds):
+        values.setflags(write=False)  # a method that writes to its rows would change those of the next one
     return problem
 
 
