@@ -10,13 +10,14 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from dpconvex.cli import main
-from dpconvex_reproduction.bench import problems, run
+from dpconvex_reproduction.bench import page, problems, run
 from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, REPLACE, Budget
 from dpconvex_reproduction.bench.methods import MODULES, adassp, find_methods, noisy_gd, tukey
 from dpconvex_reproduction.bench.methods import double_noise_newton as newton
 from dpconvex_reproduction.bench.methods import objective_perturbation as perturbation
 from dpconvex_reproduction.bench.page import contests, write_page
 from dpconvex_reproduction.bench.remote import RemoteMethod
+from dpconvex_reproduction.drawing import OTHERS
 from dpconvex_reproduction.peers.environments import ENVIRONMENTS, PeerEnvironment
 from dpconvex_reproduction.runner import run_studies
 
@@ -395,8 +396,48 @@ def test_a_page_says_at_which_commits_its_fits_were_made(tmp_path):
     rows = [
         row | {"made": made} for made in ("commit a on Monday", "commit b on Tuesday") for row in fits_of("m", [0.1])
     ]
-    page = write_page(rows, tmp_path).read_text(encoding="utf-8")
-    assert "Measured at commit a on Monday, commit b on Tuesday. Made at " in page
+    text = write_page(rows, tmp_path).read_text(encoding="utf-8")
+    assert "Measured at commit a on Monday, commit b on Tuesday. Made at " in text
+
+
+def test_a_try_does_not_replace_the_whole_table(tmp_path, capsys):
+    rows = [row | {"most_rows": None, "code": "c"} for row in fits_of("AdaSSP", [0.1])]
+    run.write_parquet(rows, tmp_path / "results.parquet")
+    before = (tmp_path / "results.parquet").read_bytes()
+    words = ["toy", "--method", "AdaSSP", "--rows", "500", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "bench", *words])
+    assert ended.value.code == 2
+    assert "has fits of all training rows" in capsys.readouterr().err
+    assert (tmp_path / "results.parquet").read_bytes() == before
+
+
+def test_a_method_that_suits_nothing_is_refused_by_name(tmp_path, capsys):
+    words = ["toy", "--task", "linear", "--method", "dpconvex", "--method", "diffprivlib", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "bench", *words])
+    assert ended.value.code == 2
+    assert "'diffprivlib' suits none of these problems. Its tasks: logistic." in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_a_peer_has_one_colour_on_the_whole_page():
+    known = {name: method for name, (method, _) in find_methods().items() if method.relations}
+    rows = [
+        {"task": task, "method": name, "ours": method.ours}
+        for task in ("linear", "quantile", "logistic")
+        for name, method in known.items()
+        if task in method.tasks
+    ]
+    colors = page._colors(rows)
+    for task in ("linear", "quantile", "logistic"):
+        names = {
+            page._KINDS.get(row["method"], row["method"]) for row in rows if row["task"] == task and not row["ours"]
+        }
+        numbers = [colors[name] for name in names]
+        assert len({*numbers}) == len(numbers)
+        assert max(numbers) < len(OTHERS)
 
 
 def test_tables_that_were_looked_at_are_marked():
@@ -427,7 +468,7 @@ def test_ours_run_under_the_relations_of_the_peers(monkeypatch):
         (("toy", "--epsilon", "-1"), "--epsilon takes positive numbers"),
         (("toy", "--method", "nothing"), "There is no method"),
         (("toy", "--add", "no-such-file.py"), "There is no file"),
-        (("toy", "--task", "linear", "--method", "diffprivlib"), "No method suits"),
+        (("toy", "--task", "linear", "--method", "diffprivlib"), "suits none of these problems"),
     ],
 )
 def test_wrong_words_are_input_errors(words, message, capsys):

@@ -100,8 +100,15 @@ def bench(
         find_methods(added)
     except ValueError as error:
         raise InputError(str(error)) from error
-    if not planned.cells(False):
+    planned_for = {cell["method"] for cell in planned.cells(False)}
+    for name in method or ():
+        if name not in planned_for:
+            able = ", ".join(find_methods(added)[name][0].tasks)
+            raise InputError(f"The method '{name}' suits none of these problems. Its tasks: {able}.")
+    if not planned_for:
         raise InputError("No method suits these data sets and this task.")
+    if not fresh:
+        _refuse_other_rows(out / "results.parquet", rows)
     with shown_progress() as report:
         results = run_studies([planned], out / "runs", jobs=jobs, fresh=fresh, report=report)
     found = results.rows["bench"]
@@ -115,30 +122,59 @@ def bench(
     fitted = {row["method"] for row in found}
     absent = [words for words in failures if _NOT_INSTALLED in words]
     failures = [words for words in failures if _NOT_INSTALLED not in words]
-    names = [name for name in find_methods(added) if method and name not in fitted]
+    names = [name for name in find_methods(added) if method and name not in {*fitted, *method}]
     left_out = [*gone, *(f"{name}: not asked for in this run" for name in names)]
     page = write_page(found, out, [_in_short(words) for words in (*absent, *failures)], left_out)
     verdicts = [contest.verdict for contest in contests(found)]
     counts = {name: verdicts.count(name) for name in ("loss", "tie", "win", "one seed")}
     if json_:
-        print_json({"page": str(page), "fits": len(found), "failed_cells": len(failures), **counts})
+        print_json(
+            {
+                "page": str(page),
+                "fits": len(found),
+                "failed_cells": len(failures),
+                "failures": [_in_short(words) for words in failures],
+                **counts,
+            }
+        )
     else:
         if failures:
             cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
-            output_console().print(f"{cells} failed; the page says how, and the next run tries again.")
+            first = f"The first: {_in_short(failures[0])}"
+            output_console().print(
+                f"{cells} failed; the page says how, and the next run tries again. {first}", markup=False
+            )
         words = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
         output_console().print(f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False)
     if failures:
         raise typer.Exit(1)
 
 
+def _refuse_other_rows(path: Path, rows: int | None) -> None:
+    """Raise if a folder has results of another number of training rows: a try must not replace them."""
+    import polars as pl
+
+    if not path.is_file() or "most_rows" not in (stored := pl.read_parquet(path)).columns:
+        return
+    found = stored["most_rows"].unique().to_list()
+    if found and rows not in found:
+        words = "all" if found[0] is None else f"at most {found[0]:,}"
+        raise InputError(
+            f"The folder '{path.parent}' has fits of {words} training rows, which this run would replace. Name another "
+            "folder with --out, or say --fresh."
+        )
+
+
 def _in_short(failure: str) -> str:
-    """Return which method failed, and how."""
+    """Return which method failed, where, and how."""
     import json
 
     try:
         cell, end = json.JSONDecoder().raw_decode(failure)
-        return f"{cell['method']}{failure[end:]}"
+        epsilon = "" if cell["epsilon"] is None else f", ε {cell['epsilon']:g}"
+        return (
+            f"{cell['method']}, {cell['data']}, {cell['task']}{epsilon}{failure[end:].replace(': FitError: ', ': ', 1)}"
+        )
     except (json.JSONDecodeError, TypeError, KeyError):
         return failure
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +21,7 @@ __all__ = [
     "ADD_OR_REMOVE",
     "REPLACE",
     "Budget",
+    "FitError",
     "Method",
     "Request",
     "checked_guarantee",
@@ -112,11 +116,28 @@ class Method(ABC):
         training = without_test_rows(problem)
         for setting, budget, seed in requests:
             started = time.perf_counter()
-            fitted = self.fit(training, budget, seed, **self.settings[setting])
-            seconds = time.perf_counter() - started
-            if not hasattr(fitted, "predict"):
-                raise ValueError(f"fit of the method '{self.name}' must return self. Got {type(fitted).__name__}.")
-            yield np.asarray(fitted.predict(problem.X_test), dtype=float), seconds
+            try:
+                fitted = self.fit(training, budget, seed, **self.settings[setting])
+                seconds = time.perf_counter() - started
+                if not hasattr(fitted, "predict"):
+                    raise ValueError(f"fit must return self. Got {type(fitted).__name__}.")
+                scores = np.asarray(fitted.predict(problem.X_test), dtype=float)
+            except Exception as error:
+                raise FitError(_where(error, type(self), setting, seed)) from error
+            yield scores, seconds
+
+
+class FitError(Exception):
+    """A method failed; says in which line of its file, with which setting and seed."""
+
+
+def _where(error: Exception, owner: type, setting: str, seed: int) -> str:
+    """Return what an error says, and where in a method's file it arose."""
+    path = inspect.getfile(owner)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    place = [f"{Path(path).name} line {lines[-1]}"] if lines else []
+    place += [f"setting '{setting}'"] if setting else []
+    return f"{type(error).__name__}: {error} ({', '.join([*place, f'seed {seed}'])})"
 
 
 def without_test_rows(problem: BenchProblem) -> BenchProblem:

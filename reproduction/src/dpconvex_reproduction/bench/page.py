@@ -257,6 +257,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
                 merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
                 merged[key]["seeds"] = line["repeats"]
                 merged[key]["neighbours"] = spoken(key[2]) or "not private"
+                merged[key].setdefault("best setting", line["setting"])
         shown += [f"### {task}", "", *markdown_table(list(merged.values())), ""]
     return shown[:-1]
 
@@ -264,7 +265,8 @@ def _means(rows: Sequence[Row]) -> list[str]:
 def _promises(rows: Sequence[Row]) -> list[str]:
     found: dict[str, Row] = {}
     for row in rows:
-        found.setdefault(row["method"], {"method": row["method"], "for example": row["guarantee"]})
+        words = row["guarantee"].replace(row["relation"], spoken(row["relation"])) if row["relation"] else "none"
+        found.setdefault(row["method"], {"method": row["method"], "for example": words})
         found[row["method"]]["settings, chosen with hindsight"] = row["settings"] if row["settings"] > 1 else ""
     return markdown_table(list(found.values()))
 
@@ -273,6 +275,7 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
     """Draw a figure for each task, relation and metric; return names and descriptions."""
     made = []
     private = [row for row in rows if row["relation"]]
+    colors = _colors(private)
     for task, relation in dict.fromkeys((row["task"], row["relation"]) for row in private):
         for metric, larger in TASKS[_kind(task)].items():
             here = select(private, task=task, relation=relation)
@@ -284,29 +287,45 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
             if len({line["epsilon"] for line in lines}) < 2 or all(row["ours"] for row in here):
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
-            save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger)
+            save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger, colors)
             made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {spoken(relation)}"))
     return made
 
 
 def _merged(lines: Sequence[Row], metric: str, larger: bool) -> list[Row]:
     """Return lines with those of one kind merged into the better of them."""
-    kinds = {name: kind for kind, names in _MERGED.items() for name in names}
-    kept = [line for line in lines if line["method"] not in kinds]
+    kept = [line for line in lines if line["method"] not in _KINDS]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for line in lines:
-        if line["method"] in kinds:
-            groups.setdefault((kinds[line["method"]], *(line[name] for name in _SETTING)), []).append(line)
+        if line["method"] in _KINDS:
+            groups.setdefault((_KINDS[line["method"]], *(line[name] for name in _SETTING)), []).append(line)
     for (kind, *_), pair in groups.items():
         best = max(pair, key=lambda line: line[metric] if larger else -line[metric])
         kept.append({**best, "method": kind if len(pair) == 1 else f"{kind}, best of {len(pair)}"})
     return kept
 
 
-def _draw(figure: Any, lines: Sequence[Row], level: dict[str, float], metric: str, larger: bool) -> None:
+_KINDS = {name: kind for kind, names in _MERGED.items() for name in names}
+
+
+def _colors(rows: Sequence[Row]) -> dict[str, int]:
+    """Return the number of each peer's colour and marker: the same in all figures, and no two alike in one of them."""
+    found: dict[str, int] = {}
+    for task in dict.fromkeys(row["task"] for row in rows):
+        names = dict.fromkeys(str(row["method"]) for row in rows if row["task"] == task and not row["ours"])
+        peers = list(dict.fromkeys(_KINDS.get(name, name) for name in names))
+        for name in peers:
+            taken = {found[other] for other in peers if other in found}
+            free = [number for number in range(len(peers) + len(found)) if number not in taken]
+            found.setdefault(name, free[0])
+    return found
+
+
+def _draw(
+    figure: Any, lines: Sequence[Row], level: dict[str, float], metric: str, larger: bool, colors: dict[str, int]
+) -> None:
     sets = list(dict.fromkeys(line["data"] for line in lines))
     methods = list(dict.fromkeys(line["method"] for line in lines))
-    peers = [name for name in methods if not name.startswith("dpconvex")]
     axes = panels(figure, min(2, len(sets)), -(-len(sets) // 2), height=3.4)
     for ax in axes.flat[len(sets) :]:
         ax.set_visible(False)
@@ -320,7 +339,7 @@ def _draw(figure: Any, lines: Sequence[Row], level: dict[str, float], metric: st
             line = sorted(select(here, method=name), key=lambda row: row["epsilon"])
             if line:
                 shift = 1.025 ** (number - (len(methods) - 1) / 2)  # bars stand side by side
-                ends.append(LineEnd(line[-1][metric], name, _line(ax, line, metric, peers, shift)))
+                ends.append(LineEnd(line[-1][metric], name, _line(ax, line, metric, colors, shift)))
         if data in level:
             drawn = ax.axhline(level[data], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
             ends.append(LineEnd(level[data], "not private", drawn))
@@ -341,14 +360,15 @@ def _draw(figure: Any, lines: Sequence[Row], level: dict[str, float], metric: st
         label_lines(ax, ends)
 
 
-def _line(ax: Any, line: Sequence[Row], metric: str, peers: Sequence[str], shift: float) -> Any:
+def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shift: float) -> Any:
     """Draw one method with bars of two standard errors where its mean is in the panel; return the line."""
     name = line[0]["method"]
     ours = name.startswith("dpconvex")
-    color = OURS if ours else OTHERS[peers.index(name) % len(OTHERS)]
+    number = colors.get(name.partition(", best of")[0], 0)
+    color = OURS if ours else OTHERS[number % len(OTHERS)]
     style, marker, face = _OUR_LOOKS.get(name, (":", "D", "white"))
     if not ours:
-        style, marker, face = "-", MARKERS[peers.index(name) % len(MARKERS)], color
+        style, marker, face = "-", MARKERS[number % len(MARKERS)], color
     low, high = ax.get_ylim()
     x = [row["epsilon"] * shift for row in line]
     # A line to a point far away would cross the panel upright.

@@ -94,6 +94,8 @@ def _check(method: object, place: str) -> None:
         if not usable or (not got and attribute == "tasks"):
             words = f"a tuple of {many} of {', '.join(map(repr, known))}; one alone is written ({known[0]!r},)"
             refuse(attribute, words, got)
+    if not callable(method.guarantee):
+        refuse("guarantee", "a function of the problem and the budget that returns text", method.guarantee)
     settings = method.settings
     if not isinstance(settings, Mapping) or not settings:
         refuse("settings", "a mapping with an entry at least", settings)
