@@ -8,7 +8,7 @@ import pytest
 
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, _costs, affordable, run_studies
+from dpconvex_reproduction.runner import Results, Work, _costs, _kind, affordable, run_studies
 
 
 def cells(quick):
@@ -138,6 +138,15 @@ def test_cells_that_differ_in_their_seeds_alone_cost_the_same():
     assert _costs(done, cells) == 10 * 2.0 + 10 * 50.0
     assert _costs(done, [{"n": 7}]) == 18.0  # nothing of its kind: the mean
     assert _costs([], cells) == 0.0
+
+
+@pytest.mark.parametrize("name", ["auc-erm/objective", "peers/logistic", "quantile-sco/times"])
+def test_a_full_run_has_more_repeats_and_no_other_kinds_of_cells(name):
+    from dpconvex_reproduction.catalogue import find
+
+    study = next(study for exhibit in find(name.partition("/")[0]) for study in exhibit.studies if study.name == name)
+    quick, full = ({_kind(cell) for cell in study.cells(part)} for part in (True, False))
+    assert quick == full
 
 
 def test_a_study_is_packed_as_soon_as_it_ends(tmp_path):

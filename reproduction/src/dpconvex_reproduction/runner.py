@@ -145,9 +145,13 @@ def _key(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
 
 
+#: What the repeats of a cell are called, in one study or another.
+_REPEATS = ("seed", "seeds", "first", "last", "start", "block", "repeat")
+
+
 def _kind(cell: Cell) -> str:
-    """Return what a cell is but for its seeds: cells of one kind take as long."""
-    return _key({name: value for name, value in cell.items() if name not in ("seed", "seeds", "first", "last")})
+    """Return what a cell is but for its repeats: cells of one kind take as long."""
+    return _key({name: value for name, value in cell.items() if name not in _REPEATS})
 
 
 def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> float:
