@@ -8,7 +8,7 @@ import pytest
 
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, _costs, _kind, affordable, run_studies
+from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, run_studies
 
 
 def cells(quick):
@@ -23,6 +23,17 @@ def measure(cell):
 
 STUDY = Study("toy/means", cells, measure)
 NEEDS_DATA = Study("toy/data", cells, measure, data=("a9a.npz",))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Measure in this process and in the order of the cells."""
+
+    def run(batch, workers, end):
+        for study, cell in batch:
+            end(study, cell, _measure(study.measure, cell))
+
+    monkeypatch.setattr("dpconvex_reproduction.runner._run_batch", run)
 
 
 def exhibit(study=STUDY, draw=None):
@@ -66,6 +77,26 @@ def test_cells_of_another_default_are_run_again(of_default, tmp_path, monkeypatc
     ran = []
     run_studies([study], tmp_path, quick=True, jobs=1, report=ran.append)
     assert len(ran) == (4 if of_default else 0)
+
+
+def test_equal_cells_are_run_once(tmp_path, here):
+    twice = replace(STUDY, cells=lambda quick: cells(quick) + cells(quick))
+    seen = []
+    results = run_studies([twice], tmp_path, report=seen.append)
+    assert (seen[-1].done, seen[-1].total) == (8, 8)
+    assert len(results.rows[STUDY.name]) == results.work[STUDY.name].full == 8
+
+
+def test_a_data_set_that_is_named_twice_is_compared_once(monkeypatch, capsys):
+    from dpconvex_reproduction.bench.command import main
+
+    def refuse(plan):
+        raise ValueError(f"Only {plan.data}.")
+
+    monkeypatch.setattr("dpconvex_reproduction.bench.run.study", refuse)
+    with pytest.raises(SystemExit):
+        main(["toy", "toy"])
+    assert "Only ('toy',)." in capsys.readouterr().err
 
 
 def test_a_failing_cell_is_reported_and_tried_again(tmp_path, monkeypatch):

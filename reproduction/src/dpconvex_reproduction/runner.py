@@ -145,6 +145,11 @@ def _key(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
 
 
+def _by_key(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """Return each cell once: equal ones have the same rows."""
+    return {_key(cell): cell for cell in cells}
+
+
 #: What the repeats of a cell are called, in one study or another.
 _REPEATS = ("seed", "seeds", "first", "last", "start", "block", "repeat")
 
@@ -199,11 +204,11 @@ class _Store:
             file.write(text + "\n")
         self.done[_key(cell)] = json.loads(text)
 
-    def pack(self, cells: Sequence[Cell]) -> None:
+    def pack(self, cells: Iterable[str]) -> None:
         """Keep the finished ones of these cells in one file, which can go where the pages go."""
         if self.packed is None or not self.done:
             return
-        lines = [json.dumps(self.done[_key(cell)]) for cell in cells if _key(cell) in self.done]
+        lines = [json.dumps(self.done[key]) for key in cells if key in self.done]
         content = "\n".join(lines).encode()
         if self.packed.is_file() and lzma.decompress(self.packed.read_bytes()) == content:
             return
@@ -293,22 +298,20 @@ def run_studies(
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
     stores = {study.name: _Store(folder, packed, study, fresh) for study in runnable}
-    cells: dict[str, list[Cell]] = {}
+    every = {study.name: _by_key(study.cells(False)) for study in runnable}
+    cells: dict[str, dict[str, Cell]] = {}
     for study in runnable:
-        cells[study.name] = list(study.cells(quick and study.name not in full))
+        wanted = cells[study.name] = _by_key(study.cells(quick and study.name not in full))
         # What was run before is shown, too.
-        wanted = {_key(cell) for cell in cells[study.name]}
-        every = study.cells(False)
-        if wanted <= {_key(cell) for cell in every}:
-            done = stores[study.name].done
-            cells[study.name] = [cell for cell in every if _key(cell) in wanted or _key(cell) in done]
+        if wanted.keys() <= every[study.name].keys():
+            known = wanted.keys() | stores[study.name].done.keys()
+            cells[study.name] = {key: cell for key, cell in every[study.name].items() if key in known}
     failures: dict[str, list[str]] = {}
-    waiting = [
-        (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
-    ]
-    pending: dict[str, dict[str, Cell]] = {study.name: {} for study in runnable}
-    for study, cell in waiting:
-        pending[study.name][_key(cell)] = cell
+    pending = {
+        name: {key: cell for key, cell in listed.items() if key not in stores[name].done}
+        for name, listed in cells.items()
+    }
+    waiting = [(study, cell) for study in runnable for cell in pending[study.name].values()]
     warned: dict[str, int] = {}
     kinds: dict[str, str] = {}
     left: dict[str, float] = {}
@@ -329,7 +332,7 @@ def run_studies(
             first = kinds.setdefault(kind, words)
             warned[first] = warned.get(first, 0) + 1
         if not pending[study.name]:  # whatever becomes of the rest of the run
-            stores[study.name].pack(study.cells(False))
+            stores[study.name].pack(every[study.name])
         if report is not None:
             left.pop(study.name, None)
             totals = {name: len(listed) for name, listed in cells.items()}
@@ -342,18 +345,18 @@ def run_studies(
             if batch:
                 _run_batch(batch, workers, end)
     finally:
-        for study in runnable:
-            stores[study.name].pack(study.cells(False))
+        for name, store in stores.items():
+            store.pack(every[name])
     rows: dict[str, list[Row]] = {}
     work: dict[str, Work] = {}
     measured: dict[str, set[str]] = {}
     for study in runnable:
         done = stores[study.name].done
-        records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
+        records = [done[key] for key in cells[study.name] if key in done]
         rows[study.name] = [row for record in records for row in record["rows"]]
         seconds = sum(record["seconds"] for record in records)
-        every = study.cells(False)
-        work[study.name] = Work(len(records), len(every), seconds, _costs(done.values(), every))
+        whole = every[study.name].values()
+        work[study.name] = Work(len(records), len(whole), seconds, _costs(done.values(), whole))
         measured[study.name] = {record["made"] for record in records}
     return Results(rows, failures, skipped, work, warned, measured)
 
