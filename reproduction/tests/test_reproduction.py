@@ -119,6 +119,8 @@ def test_a_killed_run_leaves_a_readable_store(tmp_path):
     results = run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)
     assert len(seen) == 1
     assert len(results.rows["toy/means"]) == 4
+    run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)  # what followed the half line is readable
+    assert len(seen) == 1
 
 
 def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):

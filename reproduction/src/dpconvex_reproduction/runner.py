@@ -179,6 +179,7 @@ class _Store:
         self.packed = None if packed is None else packed / f"{name}.jsonl.xz"
         self.source, self.now = _source(study), now()
         self.done: dict[str, dict[str, Any]] = {}
+        self.before = ""  # ends the line of a run that was killed while it wrote
         for path in (self.packed, self.path):
             if path is None or not path.is_file():
                 continue
@@ -186,6 +187,8 @@ class _Store:
                 path.unlink()
             else:
                 content = path.read_bytes()
+                if path == self.path and not content.endswith(b"\n"):
+                    self.before = "\n"
                 self._read(lzma.decompress(content) if path == self.packed else content)
 
     def _read(self, content: bytes) -> None:
@@ -201,7 +204,8 @@ class _Store:
         record = {"source": self.source, "made": self.now, "cell": cell, "rows": rows, "seconds": seconds}
         text = json.dumps(record, default=float)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(f"{self.before}{text}\n")
+        self.before = ""
         self.done[_key(cell)] = json.loads(text)
 
     def pack(self, cells: Iterable[str]) -> None:
