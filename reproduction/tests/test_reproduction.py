@@ -146,6 +146,20 @@ def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
     assert len(seen) == 8
 
 
+def test_measured_times_stay_on_their_machine(tmp_path, here):
+    """Else ours and a rival's times, which a page divides, would come from two machines."""
+    timed, packed = replace(STUDY, timed=True), tmp_path / "pages/cells"
+    run_studies([timed], tmp_path / "here", packed=packed)
+    assert not packed.exists()
+    run_studies([STUDY], tmp_path / "here", packed=packed)
+    assert len(list(packed.iterdir())) == 1
+    seen = []
+    results = run_studies([timed], tmp_path / "there", packed=packed, report=seen.append)
+    assert len(seen) == 8
+    write_exhibit(exhibit(timed), results, tmp_path / "pages")
+    assert "Single runs" not in (tmp_path / "pages/toy/figure-1.md").read_text()
+
+
 def test_what_an_interrupted_full_run_did_is_shown(tmp_path):
     class Stopped(Exception):
         pass

@@ -70,8 +70,8 @@ def reproduce(
 
     Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is
     done and what is left; compressed single runs stand beside the pages in `cells`, for another machine to go on
-    with. What takes less than a minute is never run in part. Real data are read from the folder named by
-    `DPCONVEX_DATA`; without it the exhibits that need them say so.
+    with, but for measured times, which belong to one machine. What takes less than a minute is never run in part. Real
+    data are read from the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
 
     Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
     jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`

@@ -176,7 +176,8 @@ class _Store:
     def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
         name = study.name.replace("/", "--")
         self.path = folder / f"{name}.jsonl"
-        self.packed = None if packed is None else packed / f"{name}.jsonl.xz"
+        # Times stay where they were measured: those of two machines cannot be compared.
+        self.packed = None if packed is None or study.timed else packed / f"{name}.jsonl.xz"
         self.source, self.now = _source(study), now()
         self.done: dict[str, dict[str, Any]] = {}
         self.before = ""  # ends the line of a run that was killed while it wrote
@@ -288,7 +289,7 @@ def run_studies(
     full : collection of str
         Names of studies that are run with all repeats although the others are quick.
     packed : Path, optional
-        Where finished cells are kept compressed, for another machine to go on with.
+        Where finished cells are kept compressed, for another machine to go on with; not those of times.
     report : callable, optional
         Called after each cell.
 
