@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dpconvex.inputs import InputError
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
 from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, run_studies
@@ -144,6 +145,33 @@ def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
     assert "Single runs: [toy--means.jsonl.xz](../cells/toy--means.jsonl.xz)." in page
     run_studies([STUDY], there, quick=True, jobs=1, packed=packed, fresh=True, report=seen.append)
     assert len(seen) == 8
+
+
+@pytest.mark.parametrize("left", [b"", b"version https://git-lfs.github.com/spec/v1\n", None])
+def test_a_damaged_packed_file_is_named(left, tmp_path, here):
+    run_studies([STUDY], tmp_path / "here", packed=tmp_path)
+    file = tmp_path / "toy--means.jsonl.xz"
+    file.write_bytes(file.read_bytes()[:-9] if left is None else left)
+    with pytest.raises(InputError, match=r"toy--means\.jsonl\.xz .* delete it"):
+        run_studies([STUDY], tmp_path / "there", packed=tmp_path)
+    file.unlink()
+    assert len(run_studies([STUDY], tmp_path / "there", packed=tmp_path).rows[STUDY.name]) == 8
+
+
+def test_a_run_that_is_killed_while_it_packs_leaves_what_was_packed(tmp_path, here, monkeypatch):
+    def full_disk(path, content):
+        with path.open("wb") as file:
+            file.write(content[:10])
+        raise OSError("No space left on device")
+
+    run_studies([STUDY], tmp_path / "here", quick=True, packed=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_bytes", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            run_studies([STUDY], tmp_path / "here", packed=tmp_path)
+    seen = []
+    run_studies([STUDY], tmp_path / "there", quick=True, packed=tmp_path, report=seen.append)
+    assert not seen
 
 
 def test_measured_times_stay_on_their_machine(tmp_path, here):

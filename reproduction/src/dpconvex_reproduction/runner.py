@@ -19,6 +19,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpconvex.inputs import InputError
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import STORED, now
@@ -170,6 +171,16 @@ def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> float:
     return sum(typical.get(_kind(cell), mean) for cell in cells)
 
 
+def _unpacked(path: Path) -> bytes:
+    try:
+        return lzma.decompress(path.read_bytes())
+    except lzma.LZMAError as error:
+        raise InputError(
+            f"{path} holds cells of earlier runs and cannot be read: it is damaged, or Git LFS has not fetched it yet. "
+            "Fetch it again, or delete it to run its cells again."
+        ) from error
+
+
 class _Store:
     """Finished cells of one study: a line of JSON each while it goes on, one compressed file afterwards."""
 
@@ -187,10 +198,10 @@ class _Store:
             if fresh:
                 path.unlink()
             else:
-                content = path.read_bytes()
+                content = _unpacked(path) if path == self.packed else path.read_bytes()
                 if path == self.path and not content.endswith(b"\n"):
                     self.before = "\n"
-                self._read(lzma.decompress(content) if path == self.packed else content)
+                self._read(content)
 
     def _read(self, content: bytes) -> None:
         for line in content.decode("utf-8").splitlines():
@@ -215,10 +226,12 @@ class _Store:
             return
         lines = [json.dumps(self.done[key]) for key in cells if key in self.done]
         content = "\n".join(lines).encode()
-        if self.packed.is_file() and lzma.decompress(self.packed.read_bytes()) == content:
+        if self.packed.is_file() and _unpacked(self.packed) == content:
             return
         self.packed.parent.mkdir(parents=True, exist_ok=True)
-        self.packed.write_bytes(lzma.compress(content, preset=9))
+        unfinished = self.packed.with_suffix(".part")
+        unfinished.write_bytes(lzma.compress(content, preset=9))
+        os.replace(unfinished, self.packed)
 
 
 #: Rows of a cell, its processor seconds, a message if it failed, and what it warned of.
@@ -297,6 +310,11 @@ def run_studies(
     -------
     Results
         Cells that failed are reported there and run again next time.
+
+    Raises
+    ------
+    InputError
+        If a compressed file cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     distinct = list({study.name: study for study in studies}.values())
