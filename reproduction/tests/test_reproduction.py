@@ -1,5 +1,6 @@
 """The runner resumes, survives failing cells and runs each study once; pages say what was found."""
 
+import lzma
 import os
 import re
 from dataclasses import replace
@@ -172,6 +173,31 @@ def test_a_run_that_is_killed_while_it_packs_leaves_what_was_packed(tmp_path, he
     seen = []
     run_studies([STUDY], tmp_path / "there", quick=True, packed=tmp_path, report=seen.append)
     assert not seen
+
+
+def test_packed_cells_of_other_code_stay_until_as_many_are_done(tmp_path, here, monkeypatch):
+    class Stopped(Exception):
+        pass
+
+    def stop(progress):
+        if progress.done == 3:
+            raise Stopped
+
+    def go(**options):
+        run_studies([STUDY], tmp_path / "runs", packed=tmp_path, **options)
+        return file.read_bytes()
+
+    file = tmp_path / "toy--means.jsonl.xz"
+    before = go()
+    other = tmp_path / "fingerprint.json"
+    other.write_text('{"fingerprint": "another"}', encoding="utf-8")
+    monkeypatch.setattr("dpconvex_reproduction.runner.STORED", other)
+    with pytest.raises(Stopped):
+        go(report=stop)
+    assert go(quick=True) == before
+    after = go()
+    assert len(lzma.decompress(after).splitlines()) == 8
+    assert after != before
 
 
 def test_measured_times_stay_on_their_machine(tmp_path, here):

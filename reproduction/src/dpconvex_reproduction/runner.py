@@ -220,13 +220,17 @@ class _Store:
         self.before = ""
         self.done[_key(cell)] = json.loads(text)
 
-    def pack(self, cells: Iterable[str]) -> None:
-        """Keep the finished ones of these cells in one file, which can go where the pages go."""
+    def pack(self, cells: Collection[str]) -> None:
+        """Keep the finished ones of these cells in one file, which can go where the pages go.
+
+        More of them, of other code, stay there until all or as many are done.
+        """
         if self.packed is None or not self.done:
             return
         lines = [json.dumps(self.done[key]) for key in cells if key in self.done]
         content = "\n".join(lines).encode()
-        if self.packed.is_file() and _unpacked(self.packed) == content:
+        kept = _unpacked(self.packed) if self.packed.is_file() else b""
+        if content == kept or len(lines) < min(len(kept.splitlines()), len(cells)):
             return
         self.packed.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self.packed.with_suffix(".part")
