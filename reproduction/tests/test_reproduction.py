@@ -10,7 +10,7 @@ import pytest
 from dpconvex.inputs import InputError
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, run_studies
+from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, cheap, run_studies
 
 
 def cells(quick):
@@ -309,14 +309,47 @@ def test_studies_that_are_affordable_are_run_in_full(tmp_path):
         "toy/dear": (4, 8),
     }
     work = {"toy/cheap": Work(4, 8, 5.0, 10.0), "toy/dear": Work(4, 8, 50.0, 100.0)}
-    assert affordable(work, 109.0) == {"toy/cheap"}
-    assert affordable(work, 110.0) == set(work)
+    apart = [["toy/cheap"], ["toy/dear"], ["toy/dear"]]
+    assert affordable(work, apart, 109.0) == {"toy/cheap"}
+    assert affordable(work, apart, 110.0) == set(work)
     # What is done counts: the aim is the same after an interruption.
-    assert affordable({**work, "toy/cheap": Work(8, 8, 10.0, 10.0)}, 109.0) == {"toy/cheap"}
+    assert affordable({**work, "toy/cheap": Work(8, 8, 10.0, 10.0)}, apart, 109.0) == {"toy/cheap"}
     # What never ended in a row cannot be judged.
-    assert affordable({"toy/failed": Work(0, 8, 0.0, 0.0)}, 1.0) == set()
+    assert affordable({"toy/failed": Work(0, 8, 0.0, 0.0)}, [["toy/failed"]], 1.0) == set()
     results = run_studies([cheap, dear], tmp_path, quick=True, jobs=1, full={"toy/cheap"})
     assert [results.work[study.name].done for study in (cheap, dear)] == [8, 4]
+
+
+def test_studies_of_one_exhibit_are_run_in_full_together_or_not():
+    work = {"a": Work(4, 8, 5.0, 10.0), "b": Work(4, 8, 30.0, 55.0), "c": Work(0, 8)}
+    assert cheap(work, [["a", "b"]]) == set()
+    assert cheap(work, [["a"], ["a", "b"]]) == {"a"}
+    assert cheap(work, [["a", "b"]], 65.0) == {"a", "b"}
+    assert affordable(work, [["a", "b"]], 64.0) == set()
+    assert affordable(work, [["a"], ["a", "b"]], 65.0) == {"a", "b"}  # the first counts once
+    assert affordable(work, [["a", "c"]], 1000.0) == set()
+    assert affordable(work, [["a", "skipped"]], 1000.0) == set()
+
+
+def test_an_exhibit_compares_studies_with_the_same_repeats(tmp_path, here):
+    """One study was run in full for another page, or by a run that was interrupted before it came to the other."""
+    ours, rival = STUDY, replace(STUDY, name="toy/rival")
+    both = replace(exhibit(), label="Figure 2", studies=(ours, rival))
+    results = run_studies([ours, rival], tmp_path / "runs", quick=True, full={ours.name})
+    assert results.work[ours.name].done == 8
+    alone, together = (write_exhibit(each, results, tmp_path) for each in (exhibit(), both))
+    assert (alone.work.done, alone.work.full) == (8, 8)
+    assert (together.work.done, together.work.full) == (8, 16)
+    assert "| 20 | mean | paper | 0.025 | 0.02887 | 0.01443 | 4 |" in (tmp_path / "toy/figure-2.md").read_text()
+    results = run_studies([ours, rival], tmp_path / "runs")
+    assert write_exhibit(both, results, tmp_path).work.done == 16
+
+
+def test_cells_that_failed_do_not_hide_those_that_ended(tmp_path, here, monkeypatch):
+    monkeypatch.setenv("FAIL_THE_LAST_SEED", "1")
+    both = replace(exhibit(), studies=(STUDY, replace(STUDY, name="toy/rival")))
+    outcome = write_exhibit(both, run_studies(both.studies, tmp_path / "runs"), tmp_path)
+    assert outcome.work.done == 12
 
 
 @pytest.mark.parametrize(

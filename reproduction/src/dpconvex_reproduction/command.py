@@ -107,7 +107,8 @@ def reproduce(
         results = run(quick=part, fresh=fresh)
         if part:  # what the quick cells took says what all of them will
             seconds = 60 * (within or 0.0) * (jobs or available_cores())
-            full = cheap(results.work) | affordable(results.work, seconds)
+            exhibits = [[study.name for study in exhibit.studies] for exhibit in chosen]
+            full = cheap(results.work, exhibits) | affordable(results.work, exhibits, seconds)
             results = run(quick=True, full=full)
     outcomes = [write_exhibit(exhibit, results, out) for exhibit in chosen]
     index = write_index(outcomes, out)

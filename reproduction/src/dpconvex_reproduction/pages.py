@@ -115,7 +115,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     exhibit : Exhibit
         What to write.
     results : Results
-        Rows of its studies.
+        Rows of its studies; of several, those of a quick run alone unless all were run in full.
     folder : Path
         Root of all pages.
 
@@ -128,6 +128,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     place.mkdir(parents=True, exist_ok=True)
     page = place / f"{exhibit.slug}.md"
     names = [study.name for study in exhibit.studies]
+    results = results.together(names)
     made = made_with(sorted(set().union(*(results.measured.get(name, ()) for name in names))))
     head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made, ""]
     missing = [results.skipped[name] for name in names if name in results.skipped]

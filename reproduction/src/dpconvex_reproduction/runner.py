@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import lzma
+import math
 import multiprocessing
 import os
 import re
@@ -115,6 +116,10 @@ class Results:
         The first of each kind of warning of the cells that were run now, and how many cells gave that kind.
     measured : dict
         The commits and days of the cells, by study.
+    partial : set of str
+        Studies of which not every cell was asked for or known from an earlier run.
+    quick : Results, optional
+        The same of the cells of a quick run alone.
     """
 
     rows: dict[str, list[Row]]
@@ -123,6 +128,12 @@ class Results:
     work: dict[str, Work]
     warnings: dict[str, int] = field(default_factory=dict)
     measured: dict[str, set[str]] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+    quick: Results | None = None
+
+    def together(self, names: Collection[str]) -> Results:
+        """Return what one page shows of these studies: they are compared, so all have all repeats or all have few."""
+        return self.quick if self.quick and len(names) > 1 and self.partial & set(names) else self
 
 
 def missing_data(study: Study) -> str | None:
@@ -333,7 +344,7 @@ def run_studies(
         if wanted.keys() <= every[study.name].keys():
             known = wanted.keys() | stores[study.name].done.keys()
             cells[study.name] = {key: cell for key, cell in every[study.name].items() if key in known}
-    failures: dict[str, list[str]] = {}
+    failures: dict[str, dict[str, str]] = {study.name: {} for study in runnable}
     pending = {
         name: {key: cell for key, cell in listed.items() if key not in stores[name].done}
         for name, listed in cells.items()
@@ -347,7 +358,7 @@ def run_studies(
         rows, seconds, failure, said = outcome
         del pending[study.name][_key(cell)]
         if failure:
-            failures.setdefault(study.name, []).append(f"{_key(cell)}: {failure}")
+            failures[study.name][_key(cell)] = failure
         else:
             stores[study.name].add(cell, rows, seconds)
         new = []
@@ -374,18 +385,25 @@ def run_studies(
     finally:
         for name, store in stores.items():
             store.pack(every[name])
-    rows: dict[str, list[Row]] = {}
-    work: dict[str, Work] = {}
-    measured: dict[str, set[str]] = {}
-    for study in runnable:
-        done = stores[study.name].done
-        records = [done[key] for key in cells[study.name] if key in done]
-        rows[study.name] = [row for record in records for row in record["rows"]]
-        seconds = sum(record["seconds"] for record in records)
-        whole = every[study.name].values()
-        work[study.name] = Work(len(records), len(whole), seconds, _costs(done.values(), whole))
-        measured[study.name] = {record["made"] for record in records}
-    return Results(rows, failures, skipped, work, warned, measured)
+
+    def results(cells: Mapping[str, Collection[str]]) -> Results:
+        found = Results({}, {}, skipped, {}, warned)
+        for name, store in stores.items():
+            records = [store.done[key] for key in cells[name] if key in store.done]
+            found.rows[name] = [row for record in records for row in record["rows"]]
+            if failed := [f"{key}: {failures[name][key]}" for key in cells[name] if key in failures[name]]:
+                found.failures[name] = failed
+            seconds = sum(record["seconds"] for record in records)
+            whole = every[name].values()
+            found.work[name] = Work(len(records), len(whole), seconds, _costs(store.done.values(), whole))
+            found.measured[name] = {record["made"] for record in records}
+            if every[name].keys() - cells[name]:
+                found.partial.add(name)
+        return found
+
+    found = results(cells)
+    found.quick = results({study.name: _by_key(study.cells(True)) for study in runnable})
+    return found
 
 
 def _progress(
@@ -416,32 +434,49 @@ def _progress(
     )
 
 
-def cheap(work: Mapping[str, Work], seconds: float = 60.0) -> set[str]:
-    """Return the studies whose full run takes at most so many processor seconds: they are never run in part.
+def _full_cost(work: Mapping[str, Work], names: Iterable[str]) -> float:
+    """Return the processor seconds of full runs of studies: infinite if nothing is done of one of them."""
+    costs = [work.get(name, Work()) for name in names]
+    return math.fsum(cost.full_seconds if cost.done else math.inf for cost in costs)
+
+
+def cheap(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float = 60.0) -> set[str]:
+    """Return the studies of exhibits whose full runs take at most so many processor seconds: never run in part.
+
+    Parameters
+    ----------
+    work : dict of str to Work
+        What cells have cost, by study.
+    exhibits : iterable of collections of str
+        The studies of each exhibit: its checks compare them, so they are run in full together or not at all.
+    seconds : float
+        For one exhibit.
 
     Examples
     --------
-    >>> sorted(cheap({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 20, 50.0, 500.0), "c": Work(0, 9)}))
-    ['a']
+    >>> work = {"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 20, 50.0, 500.0), "c": Work(0, 9)}
+    >>> sorted(cheap(work, [["a"], ["b"], ["c"]])), sorted(cheap(work, [["a", "b"]]))
+    (['a'], [])
     """
-    return {name for name, cost in work.items() if cost.done and cost.full_seconds <= seconds}
+    return {name for names in exhibits if _full_cost(work, names) <= seconds for name in names}
 
 
-def affordable(work: Mapping[str, Work], seconds: float) -> set[str]:
-    """Return the studies, cheapest first, whose full runs take at most so many processor seconds together.
+def affordable(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float) -> set[str]:
+    """Return the studies of exhibits, cheapest first, whose full runs take at most so many processor seconds together.
 
-    What is done counts as well, so that a run that goes on after an interruption has the same aim.
+    What is done counts as well, so that a run that goes on after an interruption has the same aim. A study of several
+    exhibits counts once.
 
     Examples
     --------
-    >>> sorted(affordable({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}, 15.0))
-    ['a', 'b']
+    >>> work = {"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}
+    >>> sorted(affordable(work, [["a"], ["b"], ["c"], ["a", "b"]], 15.0)), sorted(affordable(work, [["a", "c"]], 15.0))
+    (['a', 'b'], [])
     """
-    chosen, spent = set(), 0.0
-    for name, cost in sorted(work.items(), key=lambda item: item[1].full_seconds):
-        spent += cost.full_seconds
-        if cost.done and spent <= seconds:
-            chosen.add(name)
+    chosen: set[str] = set()
+    for names in sorted(exhibits, key=lambda names: _full_cost(work, names)):
+        if _full_cost(work, chosen.union(names)) <= seconds:
+            chosen.update(names)
     return chosen
 
 
