@@ -1,14 +1,16 @@
 """The runner resumes, survives failing cells and runs each study once; pages say what was found."""
 
+import lzma
 import os
 import re
 from dataclasses import replace
 
 import pytest
 
+from dpconvex.inputs import InputError
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, _costs, affordable, run_studies
+from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, cheap, run_studies
 
 
 def cells(quick):
@@ -23,6 +25,17 @@ def measure(cell):
 
 STUDY = Study("toy/means", cells, measure)
 NEEDS_DATA = Study("toy/data", cells, measure, data=("a9a.npz",))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Measure in this process and in the order of the cells."""
+
+    def run(batch, workers, end):
+        for study, cell in batch:
+            end(study, cell, _measure(study.measure, cell))
+
+    monkeypatch.setattr("dpconvex_reproduction.runner._run_batch", run)
 
 
 def exhibit(study=STUDY, draw=None):
@@ -68,6 +81,26 @@ def test_cells_of_another_default_are_run_again(of_default, tmp_path, monkeypatc
     assert len(ran) == (4 if of_default else 0)
 
 
+def test_equal_cells_are_run_once(tmp_path, here):
+    twice = replace(STUDY, cells=lambda quick: cells(quick) + cells(quick))
+    seen = []
+    results = run_studies([twice], tmp_path, report=seen.append)
+    assert (seen[-1].done, seen[-1].total) == (8, 8)
+    assert len(results.rows[STUDY.name]) == results.work[STUDY.name].full == 8
+
+
+def test_a_data_set_that_is_named_twice_is_compared_once(monkeypatch, capsys):
+    from dpconvex_reproduction.bench.command import main
+
+    def refuse(plan):
+        raise ValueError(f"Only {plan.data}.")
+
+    monkeypatch.setattr("dpconvex_reproduction.bench.run.study", refuse)
+    with pytest.raises(SystemExit):
+        main(["toy", "toy"])
+    assert "Only ('toy',)." in capsys.readouterr().err
+
+
 def test_a_failing_cell_is_reported_and_tried_again(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIL_THE_LAST_SEED", "1")
     failed = run_studies([STUDY], tmp_path, jobs=1)
@@ -88,6 +121,8 @@ def test_a_killed_run_leaves_a_readable_store(tmp_path):
     results = run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)
     assert len(seen) == 1
     assert len(results.rows["toy/means"]) == 4
+    run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)  # what followed the half line is readable
+    assert len(seen) == 1
 
 
 def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
@@ -111,6 +146,72 @@ def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
     assert "Single runs: [toy--means.jsonl.xz](../cells/toy--means.jsonl.xz)." in page
     run_studies([STUDY], there, quick=True, jobs=1, packed=packed, fresh=True, report=seen.append)
     assert len(seen) == 8
+
+
+@pytest.mark.parametrize("left", [b"", b"version https://git-lfs.github.com/spec/v1\n", None])
+def test_a_damaged_packed_file_is_named(left, tmp_path, here):
+    run_studies([STUDY], tmp_path / "here", packed=tmp_path)
+    file = tmp_path / "toy--means.jsonl.xz"
+    file.write_bytes(file.read_bytes()[:-9] if left is None else left)
+    with pytest.raises(InputError, match=r"toy--means\.jsonl\.xz .* delete it"):
+        run_studies([STUDY], tmp_path / "there", packed=tmp_path)
+    file.unlink()
+    assert len(run_studies([STUDY], tmp_path / "there", packed=tmp_path).rows[STUDY.name]) == 8
+
+
+def test_a_run_that_is_killed_while_it_packs_leaves_what_was_packed(tmp_path, here, monkeypatch):
+    def full_disk(path, content):
+        with path.open("wb") as file:
+            file.write(content[:10])
+        raise OSError("No space left on device")
+
+    run_studies([STUDY], tmp_path / "here", quick=True, packed=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_bytes", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            run_studies([STUDY], tmp_path / "here", packed=tmp_path)
+    seen = []
+    run_studies([STUDY], tmp_path / "there", quick=True, packed=tmp_path, report=seen.append)
+    assert not seen
+
+
+def test_packed_cells_of_other_code_stay_until_as_many_are_done(tmp_path, here, monkeypatch):
+    class Stopped(Exception):
+        pass
+
+    def stop(progress):
+        if progress.done == 3:
+            raise Stopped
+
+    def go(**options):
+        run_studies([STUDY], tmp_path / "runs", packed=tmp_path, **options)
+        return file.read_bytes()
+
+    file = tmp_path / "toy--means.jsonl.xz"
+    before = go()
+    other = tmp_path / "fingerprint.json"
+    other.write_text('{"fingerprint": "another"}', encoding="utf-8")
+    monkeypatch.setattr("dpconvex_reproduction.runner.STORED", other)
+    with pytest.raises(Stopped):
+        go(report=stop)
+    assert go(quick=True) == before
+    after = go()
+    assert len(lzma.decompress(after).splitlines()) == 8
+    assert after != before
+
+
+def test_measured_times_stay_on_their_machine(tmp_path, here):
+    """Else ours and a rival's times, which a page divides, would come from two machines."""
+    timed, packed = replace(STUDY, timed=True), tmp_path / "pages/cells"
+    run_studies([timed], tmp_path / "here", packed=packed)
+    assert not packed.exists()
+    run_studies([STUDY], tmp_path / "here", packed=packed)
+    assert len(list(packed.iterdir())) == 1
+    seen = []
+    results = run_studies([timed], tmp_path / "there", packed=packed, report=seen.append)
+    assert len(seen) == 8
+    write_exhibit(exhibit(timed), results, tmp_path / "pages")
+    assert "Single runs" not in (tmp_path / "pages/toy/figure-1.md").read_text()
 
 
 def test_what_an_interrupted_full_run_did_is_shown(tmp_path):
@@ -138,6 +239,15 @@ def test_cells_that_differ_in_their_seeds_alone_cost_the_same():
     assert _costs(done, cells) == 10 * 2.0 + 10 * 50.0
     assert _costs(done, [{"n": 7}]) == 18.0  # nothing of its kind: the mean
     assert _costs([], cells) == 0.0
+
+
+@pytest.mark.parametrize("name", ["auc-erm/objective", "peers/logistic", "quantile-sco/times"])
+def test_a_full_run_has_more_repeats_and_no_other_kinds_of_cells(name):
+    from dpconvex_reproduction.catalogue import find
+
+    study = next(study for exhibit in find(name.partition("/")[0]) for study in exhibit.studies if study.name == name)
+    quick, full = ({_kind(cell) for cell in study.cells(part)} for part in (True, False))
+    assert quick == full
 
 
 def test_a_study_is_packed_as_soon_as_it_ends(tmp_path):
@@ -199,14 +309,47 @@ def test_studies_that_are_affordable_are_run_in_full(tmp_path):
         "toy/dear": (4, 8),
     }
     work = {"toy/cheap": Work(4, 8, 5.0, 10.0), "toy/dear": Work(4, 8, 50.0, 100.0)}
-    assert affordable(work, 109.0) == {"toy/cheap"}
-    assert affordable(work, 110.0) == set(work)
+    apart = [["toy/cheap"], ["toy/dear"], ["toy/dear"]]
+    assert affordable(work, apart, 109.0) == {"toy/cheap"}
+    assert affordable(work, apart, 110.0) == set(work)
     # What is done counts: the aim is the same after an interruption.
-    assert affordable({**work, "toy/cheap": Work(8, 8, 10.0, 10.0)}, 109.0) == {"toy/cheap"}
+    assert affordable({**work, "toy/cheap": Work(8, 8, 10.0, 10.0)}, apart, 109.0) == {"toy/cheap"}
     # What never ended in a row cannot be judged.
-    assert affordable({"toy/failed": Work(0, 8, 0.0, 0.0)}, 1.0) == set()
+    assert affordable({"toy/failed": Work(0, 8, 0.0, 0.0)}, [["toy/failed"]], 1.0) == set()
     results = run_studies([cheap, dear], tmp_path, quick=True, jobs=1, full={"toy/cheap"})
     assert [results.work[study.name].done for study in (cheap, dear)] == [8, 4]
+
+
+def test_studies_of_one_exhibit_are_run_in_full_together_or_not():
+    work = {"a": Work(4, 8, 5.0, 10.0), "b": Work(4, 8, 30.0, 55.0), "c": Work(0, 8)}
+    assert cheap(work, [["a", "b"]]) == set()
+    assert cheap(work, [["a"], ["a", "b"]]) == {"a"}
+    assert cheap(work, [["a", "b"]], 65.0) == {"a", "b"}
+    assert affordable(work, [["a", "b"]], 64.0) == set()
+    assert affordable(work, [["a"], ["a", "b"]], 65.0) == {"a", "b"}  # the first counts once
+    assert affordable(work, [["a", "c"]], 1000.0) == set()
+    assert affordable(work, [["a", "skipped"]], 1000.0) == set()
+
+
+def test_an_exhibit_compares_studies_with_the_same_repeats(tmp_path, here):
+    """One study was run in full for another page, or by a run that was interrupted before it came to the other."""
+    ours, rival = STUDY, replace(STUDY, name="toy/rival")
+    both = replace(exhibit(), label="Figure 2", studies=(ours, rival))
+    results = run_studies([ours, rival], tmp_path / "runs", quick=True, full={ours.name})
+    assert results.work[ours.name].done == 8
+    alone, together = (write_exhibit(each, results, tmp_path) for each in (exhibit(), both))
+    assert (alone.work.done, alone.work.full) == (8, 8)
+    assert (together.work.done, together.work.full) == (8, 16)
+    assert "| 20 | mean | paper | 0.025 | 0.02887 | 0.01443 | 4 |" in (tmp_path / "toy/figure-2.md").read_text()
+    results = run_studies([ours, rival], tmp_path / "runs")
+    assert write_exhibit(both, results, tmp_path).work.done == 16
+
+
+def test_cells_that_failed_do_not_hide_those_that_ended(tmp_path, here, monkeypatch):
+    monkeypatch.setenv("FAIL_THE_LAST_SEED", "1")
+    both = replace(exhibit(), studies=(STUDY, replace(STUDY, name="toy/rival")))
+    outcome = write_exhibit(both, run_studies(both.studies, tmp_path / "runs"), tmp_path)
+    assert outcome.work.done == 12
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def reproduce(
 
     Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is
     done and what is left; compressed single runs stand beside the pages in `cells`, for another machine to go on
-    with. What takes less than a minute is never run in part. Real data are read from the folder named by
-    `DPCONVEX_DATA`; without it the exhibits that need them say so.
+    with, but for measured times, which belong to one machine. What takes less than a minute is never run in part. Real
+    data are read from the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
 
     Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
     jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`
@@ -107,7 +107,8 @@ def reproduce(
         results = run(quick=part, fresh=fresh)
         if part:  # what the quick cells took says what all of them will
             seconds = 60 * (within or 0.0) * (jobs or available_cores())
-            full = cheap(results.work) | affordable(results.work, seconds)
+            exhibits = [[study.name for study in exhibit.studies] for exhibit in chosen]
+            full = cheap(results.work, exhibits) | affordable(results.work, exhibits, seconds)
             results = run(quick=True, full=full)
     outcomes = [write_exhibit(exhibit, results, out) for exhibit in chosen]
     index = write_index(outcomes, out)

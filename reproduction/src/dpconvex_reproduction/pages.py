@@ -115,7 +115,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     exhibit : Exhibit
         What to write.
     results : Results
-        Rows of its studies.
+        Rows of its studies; of several, those of a quick run alone unless all were run in full.
     folder : Path
         Root of all pages.
 
@@ -128,6 +128,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     place.mkdir(parents=True, exist_ok=True)
     page = place / f"{exhibit.slug}.md"
     names = [study.name for study in exhibit.studies]
+    results = results.together(names)
     made = made_with(sorted(set().union(*(results.measured.get(name, ()) for name in names))))
     head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made, ""]
     missing = [results.skipped[name] for name in names if name in results.skipped]
@@ -177,14 +178,15 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     lines += [*markdown_table(table, exhibit.shown), ""]
     more = len(table) - exhibit.shown
     rest = f" ({more} more lines there)" if more > 0 else ""
-    lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.{_cells_kept(names, folder)}"]
+    kept = _cells_kept([study.name for study in exhibit.studies if not study.timed], folder)
+    lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.{kept}"]
     lines += _failed(failures)
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return outcome
 
 
 def _cells_kept(names: Sequence[str], folder: Path) -> str:
-    """Return links to the single runs."""
+    """Return links to the single runs of these studies."""
     files = [f"{name.replace('/', '--')}.jsonl.xz" for name in names]
     links = [f"[{file}](../cells/{file})" for file in files if (folder / "cells" / file).is_file()]
     return f" Single runs: {', '.join(links)}." if links else ""

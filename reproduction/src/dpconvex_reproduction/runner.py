@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import lzma
+import math
 import multiprocessing
 import os
 import re
@@ -19,6 +20,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpconvex.inputs import InputError
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import STORED, now
@@ -114,6 +116,10 @@ class Results:
         The first of each kind of warning of the cells that were run now, and how many cells gave that kind.
     measured : dict
         The commits and days of the cells, by study.
+    partial : set of str
+        Studies of which not every cell was asked for or known from an earlier run.
+    quick : Results, optional
+        The same of the cells of a quick run alone.
     """
 
     rows: dict[str, list[Row]]
@@ -122,6 +128,12 @@ class Results:
     work: dict[str, Work]
     warnings: dict[str, int] = field(default_factory=dict)
     measured: dict[str, set[str]] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+    quick: Results | None = None
+
+    def together(self, names: Collection[str]) -> Results:
+        """Return what one page shows of these studies: they are compared, so all have all repeats or all have few."""
+        return self.quick if self.quick and len(names) > 1 and self.partial & set(names) else self
 
 
 def missing_data(study: Study) -> str | None:
@@ -145,9 +157,18 @@ def _key(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
 
 
+def _by_key(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """Return each cell once: equal ones have the same rows."""
+    return {_key(cell): cell for cell in cells}
+
+
+#: What the repeats of a cell are called, in one study or another.
+_REPEATS = ("seed", "seeds", "first", "last", "start", "block", "repeat")
+
+
 def _kind(cell: Cell) -> str:
-    """Return what a cell is but for its seeds: cells of one kind take as long."""
-    return _key({name: value for name, value in cell.items() if name not in ("seed", "seeds", "first", "last")})
+    """Return what a cell is but for its repeats: cells of one kind take as long."""
+    return _key({name: value for name, value in cell.items() if name not in _REPEATS})
 
 
 def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> float:
@@ -161,23 +182,37 @@ def _costs(done: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> float:
     return sum(typical.get(_kind(cell), mean) for cell in cells)
 
 
+def _unpacked(path: Path) -> bytes:
+    try:
+        return lzma.decompress(path.read_bytes())
+    except lzma.LZMAError as error:
+        raise InputError(
+            f"{path} holds cells of earlier runs and cannot be read: it is damaged, or Git LFS has not fetched it yet. "
+            "Fetch it again, or delete it to run its cells again."
+        ) from error
+
+
 class _Store:
     """Finished cells of one study: a line of JSON each while it goes on, one compressed file afterwards."""
 
     def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
         name = study.name.replace("/", "--")
         self.path = folder / f"{name}.jsonl"
-        self.packed = None if packed is None else packed / f"{name}.jsonl.xz"
+        # Times stay where they were measured: those of two machines cannot be compared.
+        self.packed = None if packed is None or study.timed else packed / f"{name}.jsonl.xz"
         self.source, self.now = _source(study), now()
         self.done: dict[str, dict[str, Any]] = {}
+        self.before = ""  # ends the line of a run that was killed while it wrote
         for path in (self.packed, self.path):
             if path is None or not path.is_file():
                 continue
             if fresh:
                 path.unlink()
             else:
-                content = path.read_bytes()
-                self._read(lzma.decompress(content) if path == self.packed else content)
+                content = _unpacked(path) if path == self.packed else path.read_bytes()
+                if path == self.path and not content.endswith(b"\n"):
+                    self.before = "\n"
+                self._read(content)
 
     def _read(self, content: bytes) -> None:
         for line in content.decode("utf-8").splitlines():
@@ -192,19 +227,26 @@ class _Store:
         record = {"source": self.source, "made": self.now, "cell": cell, "rows": rows, "seconds": seconds}
         text = json.dumps(record, default=float)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(f"{self.before}{text}\n")
+        self.before = ""
         self.done[_key(cell)] = json.loads(text)
 
-    def pack(self, cells: Sequence[Cell]) -> None:
-        """Keep the finished ones of these cells in one file, which can go where the pages go."""
+    def pack(self, cells: Collection[str]) -> None:
+        """Keep the finished ones of these cells in one file, which can go where the pages go.
+
+        More of them, of other code, stay there until all or as many are done.
+        """
         if self.packed is None or not self.done:
             return
-        lines = [json.dumps(self.done[_key(cell)]) for cell in cells if _key(cell) in self.done]
+        lines = [json.dumps(self.done[key]) for key in cells if key in self.done]
         content = "\n".join(lines).encode()
-        if self.packed.is_file() and lzma.decompress(self.packed.read_bytes()) == content:
+        kept = _unpacked(self.packed) if self.packed.is_file() else b""
+        if content == kept or len(lines) < min(len(kept.splitlines()), len(cells)):
             return
         self.packed.parent.mkdir(parents=True, exist_ok=True)
-        self.packed.write_bytes(lzma.compress(content, preset=9))
+        unfinished = self.packed.with_suffix(".part")
+        unfinished.write_bytes(lzma.compress(content, preset=9))
+        os.replace(unfinished, self.packed)
 
 
 #: Rows of a cell, its processor seconds, a message if it failed, and what it warned of.
@@ -275,7 +317,7 @@ def run_studies(
     full : collection of str
         Names of studies that are run with all repeats although the others are quick.
     packed : Path, optional
-        Where finished cells are kept compressed, for another machine to go on with.
+        Where finished cells are kept compressed, for another machine to go on with; not those of times.
     report : callable, optional
         Called after each cell.
 
@@ -283,28 +325,31 @@ def run_studies(
     -------
     Results
         Cells that failed are reported there and run again next time.
+
+    Raises
+    ------
+    InputError
+        If a compressed file cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     distinct = list({study.name: study for study in studies}.values())
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
     stores = {study.name: _Store(folder, packed, study, fresh) for study in runnable}
-    cells: dict[str, list[Cell]] = {}
+    every = {study.name: _by_key(study.cells(False)) for study in runnable}
+    cells: dict[str, dict[str, Cell]] = {}
     for study in runnable:
-        cells[study.name] = list(study.cells(quick and study.name not in full))
+        wanted = cells[study.name] = _by_key(study.cells(quick and study.name not in full))
         # What was run before is shown, too.
-        wanted = {_key(cell) for cell in cells[study.name]}
-        every = study.cells(False)
-        if wanted <= {_key(cell) for cell in every}:
-            done = stores[study.name].done
-            cells[study.name] = [cell for cell in every if _key(cell) in wanted or _key(cell) in done]
-    failures: dict[str, list[str]] = {}
-    waiting = [
-        (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
-    ]
-    pending: dict[str, dict[str, Cell]] = {study.name: {} for study in runnable}
-    for study, cell in waiting:
-        pending[study.name][_key(cell)] = cell
+        if wanted.keys() <= every[study.name].keys():
+            known = wanted.keys() | stores[study.name].done.keys()
+            cells[study.name] = {key: cell for key, cell in every[study.name].items() if key in known}
+    failures: dict[str, dict[str, str]] = {study.name: {} for study in runnable}
+    pending = {
+        name: {key: cell for key, cell in listed.items() if key not in stores[name].done}
+        for name, listed in cells.items()
+    }
+    waiting = [(study, cell) for study in runnable for cell in pending[study.name].values()]
     warned: dict[str, int] = {}
     kinds: dict[str, str] = {}
     left: dict[str, float] = {}
@@ -313,7 +358,7 @@ def run_studies(
         rows, seconds, failure, said = outcome
         del pending[study.name][_key(cell)]
         if failure:
-            failures.setdefault(study.name, []).append(f"{_key(cell)}: {failure}")
+            failures[study.name][_key(cell)] = failure
         else:
             stores[study.name].add(cell, rows, seconds)
         new = []
@@ -325,7 +370,7 @@ def run_studies(
             first = kinds.setdefault(kind, words)
             warned[first] = warned.get(first, 0) + 1
         if not pending[study.name]:  # whatever becomes of the rest of the run
-            stores[study.name].pack(study.cells(False))
+            stores[study.name].pack(every[study.name])
         if report is not None:
             left.pop(study.name, None)
             totals = {name: len(listed) for name, listed in cells.items()}
@@ -338,20 +383,27 @@ def run_studies(
             if batch:
                 _run_batch(batch, workers, end)
     finally:
-        for study in runnable:
-            stores[study.name].pack(study.cells(False))
-    rows: dict[str, list[Row]] = {}
-    work: dict[str, Work] = {}
-    measured: dict[str, set[str]] = {}
-    for study in runnable:
-        done = stores[study.name].done
-        records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
-        rows[study.name] = [row for record in records for row in record["rows"]]
-        seconds = sum(record["seconds"] for record in records)
-        every = study.cells(False)
-        work[study.name] = Work(len(records), len(every), seconds, _costs(done.values(), every))
-        measured[study.name] = {record["made"] for record in records}
-    return Results(rows, failures, skipped, work, warned, measured)
+        for name, store in stores.items():
+            store.pack(every[name])
+
+    def results(cells: Mapping[str, Collection[str]]) -> Results:
+        found = Results({}, {}, skipped, {}, warned)
+        for name, store in stores.items():
+            records = [store.done[key] for key in cells[name] if key in store.done]
+            found.rows[name] = [row for record in records for row in record["rows"]]
+            if failed := [f"{key}: {failures[name][key]}" for key in cells[name] if key in failures[name]]:
+                found.failures[name] = failed
+            seconds = sum(record["seconds"] for record in records)
+            whole = every[name].values()
+            found.work[name] = Work(len(records), len(whole), seconds, _costs(store.done.values(), whole))
+            found.measured[name] = {record["made"] for record in records}
+            if every[name].keys() - cells[name]:
+                found.partial.add(name)
+        return found
+
+    found = results(cells)
+    found.quick = results({study.name: _by_key(study.cells(True)) for study in runnable})
+    return found
 
 
 def _progress(
@@ -382,32 +434,49 @@ def _progress(
     )
 
 
-def cheap(work: Mapping[str, Work], seconds: float = 60.0) -> set[str]:
-    """Return the studies whose full run takes at most so many processor seconds: they are never run in part.
+def _full_cost(work: Mapping[str, Work], names: Iterable[str]) -> float:
+    """Return the processor seconds of full runs of studies: infinite if nothing is done of one of them."""
+    costs = [work.get(name, Work()) for name in names]
+    return math.fsum(cost.full_seconds if cost.done else math.inf for cost in costs)
+
+
+def cheap(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float = 60.0) -> set[str]:
+    """Return the studies of exhibits whose full runs take at most so many processor seconds: never run in part.
+
+    Parameters
+    ----------
+    work : dict of str to Work
+        What cells have cost, by study.
+    exhibits : iterable of collections of str
+        The studies of each exhibit: its checks compare them, so they are run in full together or not at all.
+    seconds : float
+        For one exhibit.
 
     Examples
     --------
-    >>> sorted(cheap({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 20, 50.0, 500.0), "c": Work(0, 9)}))
-    ['a']
+    >>> work = {"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 20, 50.0, 500.0), "c": Work(0, 9)}
+    >>> sorted(cheap(work, [["a"], ["b"], ["c"]])), sorted(cheap(work, [["a", "b"]]))
+    (['a'], [])
     """
-    return {name for name, cost in work.items() if cost.done and cost.full_seconds <= seconds}
+    return {name for names in exhibits if _full_cost(work, names) <= seconds for name in names}
 
 
-def affordable(work: Mapping[str, Work], seconds: float) -> set[str]:
-    """Return the studies, cheapest first, whose full runs take at most so many processor seconds together.
+def affordable(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float) -> set[str]:
+    """Return the studies of exhibits, cheapest first, whose full runs take at most so many processor seconds together.
 
-    What is done counts as well, so that a run that goes on after an interruption has the same aim.
+    What is done counts as well, so that a run that goes on after an interruption has the same aim. A study of several
+    exhibits counts once.
 
     Examples
     --------
-    >>> sorted(affordable({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}, 15.0))
-    ['a', 'b']
+    >>> work = {"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}
+    >>> sorted(affordable(work, [["a"], ["b"], ["c"], ["a", "b"]], 15.0)), sorted(affordable(work, [["a", "c"]], 15.0))
+    (['a', 'b'], [])
     """
-    chosen, spent = set(), 0.0
-    for name, cost in sorted(work.items(), key=lambda item: item[1].full_seconds):
-        spent += cost.full_seconds
-        if cost.done and spent <= seconds:
-            chosen.add(name)
+    chosen: set[str] = set()
+    for names in sorted(exhibits, key=lambda names: _full_cost(work, names)):
+        if _full_cost(work, chosen.union(names)) <= seconds:
+            chosen.update(names)
     return chosen
 
 

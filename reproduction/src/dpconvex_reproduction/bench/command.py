@@ -87,7 +87,7 @@ def bench(
         raise InputError(f"There is no data set '{unknown[0]}'. There are: {', '.join(DATA)}.")
     if task is not None and task not in TASKS:
         raise InputError(f"--task must be one of {', '.join(TASKS)}. Got '{task}'.")
-    chosen = tuple(data or [name for name in DATA if name != "toy"])
+    chosen = tuple(dict.fromkeys(data or [name for name in DATA if name != "toy"]))
     for filename in files(chosen):
         try:
             data_path(filename)
