@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,8 @@ def test_tables_say_what_fits_are_worth():
     assert "| 0.305 | 0.455 | other |" in best[3]  # the better of two
     more, replaced = "one row more or less", "one row replaced"
     assert evidence.peers_table(RESULTS)[2:] == [
-        f"| peer | 1 | 0 | 1 | logistic | 1 | {more} |", f"| other | 0 | 0 | 1 | logistic | 1 | {more} |",
-        f"| alone | 0 | 0 | 1 | logistic | 1 | {replaced} |",
+        f"| peer | 1 | 0 | 0 | 1 | logistic | 1 | {more} |", f"| other | 0 | 0 | 0 | 1 | logistic | 1 | {more} |",
+        f"| alone | 0 | 0 | 0 | 1 | logistic | 1 | {replaced} |",
     ]  # fmt: skip
     words = " ".join(evidence.in_short(RESULTS))
     # 0.33 and 0.53 of what lies between 0.25 and 0.65.
@@ -72,6 +73,21 @@ def test_tables_say_what_fits_are_worth():
     speed = evidence.speed_table(RESULTS)
     assert "missed" not in speed[2]
     assert "missed" in speed[3]
+
+
+def test_ties_in_which_a_peer_is_ahead_come_first():
+    rows = [
+        *fits("dpconvex", True, 1.0, 0.30, 0.40),
+        *fits("level behind", False, 1.0, 0.31, 0.41),
+        *fits("level ahead", False, 1.0, 0.29, 0.39),
+        *fits("clearly ahead", False, 1.0, 0.01, 0.011),
+        *fits("one seed", False, 1.0, 0.5),
+    ]
+    counts = [[part.strip() for part in line.split("|")[1:6]] for line in evidence.peers_table({"fits": rows})[2:]]
+    assert counts == [
+        ["clearly ahead", "0", "1", "0", "0"], ["level ahead", "0", "1", "0", "0"],
+        ["level behind", "0", "0", "1", "0"], ["one seed", "0", "0", "0", "0"],
+    ]  # fmt: skip
 
 
 def test_times_name_their_machine_and_what_ran_beside(tmp_path):
@@ -89,6 +105,10 @@ def test_times_name_their_machine_and_what_ran_beside(tmp_path):
         assert "with Python 3.12, NumPy 2.0 and scikit-learn 1.7." in said
         assert words in said
     assert evidence.TABLES["growth machine"](results) == ["(no rows)"]
+    # Of a system that does not tell, or a run that was stopped before its end.
+    for unknown in ({"busy": math.nan, "busy at the end": 0.0}, {"busy": 0.0}):
+        said = " ".join(evidence.machine_sentences({"speed machine": [machine | unknown]}))
+        assert "Whether other work ran beside is not known." in said
 
 
 def test_the_command_writes_them_and_only_them(tmp_path, capsys):
@@ -102,7 +122,7 @@ def test_the_command_writes_them_and_only_them(tmp_path, capsys):
     page = (tmp_path / "README.md").read_text()
     assert page.startswith("before\n")
     assert page.endswith("after\n")
-    assert "| alone | 0 | 0 | 1 |" in page
+    assert "| alone | 0 | 0 | 0 | 1 |" in page
     assert "| 7 |" not in page
     (tmp_path / "README.md").write_text("<!-- evidence: weather -->\n<!-- end of evidence -->")
     with pytest.raises(SystemExit) as ended:

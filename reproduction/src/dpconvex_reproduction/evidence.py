@@ -8,6 +8,7 @@ stores: so no number on these pages is typed in.
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import textwrap
@@ -117,7 +118,7 @@ def peers_table(results: dict[str, list[Row]], most: int | None = None) -> list[
     results : dict
         Stored results.
     most : int, optional
-        Show so many peers only, those first that we are least often better than.
+        Show so many peers only, those first that are ahead of us most often.
     """
     held = _main_contests(results)
     lines: list[Row] = []
@@ -125,12 +126,14 @@ def peers_table(results: dict[str, list[Row]], most: int | None = None) -> list[
         here = [contest for contest in held if (contest.peer, contest.setting[2]) == (peer, relation)]
         words = [contest.verdict for contest in here]
         tasks = dict.fromkeys(contest.setting[1].partition(" ")[0] for contest in here)
-        counts = {name: words.count(word) for name, word in (("worse", "loss"), ("tie", "tie"), ("better", "win"))}
+        behind = sum(word == "tie" and contest.ahead < 0 for word, contest in zip(words, here, strict=True))
+        counts = {"worse": words.count("loss"), "tie, behind": behind, "tie, ahead": words.count("tie") - behind}
+        counts["better"] = words.count("win")
         settings = max(row["settings"] for row in results["fits"] if row["method"] == peer)
         lines.append(
             {"peer": peer, **counts, "tasks": ", ".join(tasks), "settings": settings, "neighbours": spoken(relation)}
         )
-    lines.sort(key=lambda line: line["better"] / (line["worse"] + line["tie"] + line["better"]))
+    lines.sort(key=lambda line: (-line["worse"], -line["tie, behind"], line["better"]))
     return markdown_table(lines[:most])
 
 
@@ -219,14 +222,18 @@ def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]
 def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
     """Return on what machine times were measured, and whether other work ran beside when that began."""
     for machine in results[f"{name} machine"]:
-        busy, cores = max(machine["busy"], machine["busy at the end"]), machine["cores"]
+        cores = machine["cores"]
+        seen = [machine.get(word, math.nan) for word in ("busy", "busy at the end")]
+        busy = math.nan if any(map(math.isnan, seen)) else max(seen)
         count = f"{cores} core{'s' * (cores != 1)}"
-        beside = "seconds are longer for it" if busy > 0.2 else "next to nothing ran beside"
+        beside = "Whether other work ran beside is not known."
+        if math.isfinite(busy):
+            end = "seconds are longer for it" if busy > 0.2 else "next to nothing ran beside"
+            beside = f"Before and after, other work kept at most {busy:.1f} of {count} busy: {end}."
         return textwrap.wrap(
             f"Measured at {machine['made']} on {count} of a machine with the processor {machine['processor']}, with "
             f"Python {machine['python']}, NumPy {machine['packages']['numpy']} and scikit-learn "
-            f"{machine['packages']['scikit-learn']}. Before and after, other work kept at most {busy:.1f} of {count} "
-            f"busy: {beside}.",
+            f"{machine['packages']['scikit-learn']}. {beside}",
             120,
         )
     return ["(no rows)"]
