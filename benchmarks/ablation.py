@@ -234,7 +234,12 @@ class Ratio(NamedTuple):
 
     def below(self, level: float = LEVEL) -> bool:
         """Whether it is surely smaller, and by so much that it matters."""
-        return self.value <= 1 - MATTERS and self.limits(level)[1] < 1
+        return self.seems_below and self.limits(level)[1] < 1
+
+    @property
+    def seems_below(self) -> bool:
+        """Whether it is smaller by so much that it matters, sure or not: few seeds make nothing sure."""
+        return self.value <= 1 - MATTERS
 
 
 Gaps = dict[Cell, dict[float, dict[int, float]]]  # log ratios by cell, epsilon and seed
@@ -361,14 +366,16 @@ def page(records: list[Record]) -> Iterator[str]:
     numbers = [len({r["seed"] for r in records if place(r) == cell}) for cell in cells]
     seeds = f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
     bands = [band for band, (low, high) in BANDS.items() if any(low < e <= high for e in budgets)]
+    moved = [name for name in MOVED if any(f"{name}, {word}" in found for word in FACTORS)]
 
     yield "# What each stage brings"
     yield ""
     yield made_with()
     yield ""
     yield (
-        "The default fit, and the same fit with one of its stages switched off or one of its constants halved or "
-        "doubled. Numbers are the test loss of the variant over that of the fit as it is (of rankings 1 - AUC), the "
+        "The default fit, and the same fit with one of its stages switched off"
+        + (" or one of its constants halved or doubled" if moved else "")
+        + ". Numbers are the test loss of the variant over that of the fit as it is (of rankings 1 - AUC), the "
         "geometric mean over tables, budgets and seeds, with a standard error: above 1 the stage helps. The budget of "
         "a stage that is switched off goes to the others, and both fits see the same rows and draw the same noise, "
         "release by release; errors are between seeds, for these tables. A variant is measured on the tasks that it "
@@ -395,8 +402,11 @@ def page(records: list[Record]) -> Iterator[str]:
     )
     yield ""
     yield (
-        "`python -m benchmarks.ablation --page docs/evidence/ablation.md` measures anew and writes this page; "
+        f"`python -m benchmarks.ablation{'' if moved else ' --stages stages'} --page docs/evidence/ablation.md` "
+        f"measures anew and writes this page; these are {len(records):,} fits, "
+        f"{sum(record['seconds'] for record in records) / 60:.0f} minutes of one core without the reading of tables. "
         "`python -m benchmarks ablation` is a quick form."
+        + ("" if moved else " Without `--stages` it halves and doubles constants, too, which was not done here.")
     )
     yield ""
     yield "## Stages"
@@ -422,6 +432,20 @@ def page(records: list[Record]) -> Iterator[str]:
 
     head = ["stage", "without it", "blind", "tuning", *(f"blind, {band}" for band in bands), "most"]
     yield from table(head, (row(name) for name in names))
+    if moved:
+        yield from constants(found, moved, bands)
+    failed = [record for record in records if record["error"]]
+    if failed:
+        yield ""
+        counted = {r["variant"]: 0 for r in failed}
+        for record in failed:
+            counted[record["variant"]] += 1
+        listed = ", ".join(f"{name} {number}" for name, number in counted.items())
+        yield f"Fits that failed and are not in the numbers: {listed}."
+
+
+def constants(found: dict[str, Gaps], moved: list[str], bands: list[str]) -> Iterator[str]:
+    """Yield the lines of the section on constants."""
     yield ""
     yield "## Constants"
     yield ""
@@ -440,16 +464,7 @@ def page(records: list[Record]) -> Iterator[str]:
         "constant", "what it is", "blind, half", "blind, double", "tuning, half", "tuning, double",
         f"blind, half: {by}", f"blind, double: {by}",
     ]  # fmt: skip
-    used = [name for name in MOVED if any(f"{name}, {word}" in found for word in FACTORS)]
-    yield from table(head, (moved_row(name) for name in used))
-    failed = [record for record in records if record["error"]]
-    if failed:
-        yield ""
-        counted = {r["variant"]: 0 for r in failed}
-        for record in failed:
-            counted[record["variant"]] += 1
-        listed = ", ".join(f"{name} {number}" for name, number in counted.items())
-        yield f"Fits that failed and are not in the numbers: {listed}."
+    yield from table(head, (moved_row(name) for name in moved))
 
 
 def gain(records: list[Record], cell: Cell) -> float:
@@ -474,7 +489,7 @@ def verdict(found: dict[str, Gaps]) -> Iterator[str]:
         numbers = [(band, number) for band, number in numbers if number.fits]
         compared += len(numbers)
         helps = [(band, number) for band, number in numbers if number.above()]
-        harms = [(band, number) for band, number in numbers if number.below()]
+        harms = [(band, number) for band, number in numbers if number.seems_below]
         cell = largest(found[stage.name], "blind")
         band, number = max(numbers, key=lambda each: each[1].limits()[1])
         why = f"; {stage.reason}" if stage.reason else ""
@@ -485,11 +500,12 @@ def verdict(found: dict[str, Gaps]) -> Iterator[str]:
             groups["cell"].append(f"{stage.name} ({located(cell[2], f'{cell[0]}, {cell[1]}')})")
         elif number.limits()[1] >= 1 + MATTERS:
             groups["open"].append(f"{stage.name} ({located(number, band)}{why})")
-        else:
+        elif not harms:
             groups["little"].append(f"{stage.name}{f' ({stage.reason})' if stage.reason else ''}")
         if harms:
-            band, number = min(harms, key=lambda each: each[1].value)
-            groups["harm"].append(f"{stage.name} ({located(number, band)})")
+            sure = [each for each in harms if each[1].below()]
+            band, number = min(sure or harms, key=lambda each: each[1].value)
+            groups["harm" if sure else "doubt"].append(f"{stage.name} ({located(number, band)})")
     yield (
         f"A stage stays if it brings {MATTERS:.0%} somewhere on the blind half: over all budgets or in one of their "
         f"bands. Sure is what is so at a level of {LEVEL:.0%}, by Student's law and for each of {compared} comparisons "
@@ -503,7 +519,14 @@ def verdict(found: dict[str, Gaps]) -> Iterator[str]:
         f"- These may bring {MATTERS:.0%} or nothing, and so many seeds do not tell (the band that tells least): "
         f"{enumerated(groups['open'])}."
     )
-    yield f"- Without these the fit is surely better somewhere: {enumerated(groups['harm'])}."
+    yield (
+        f"- Without these the fit is surely better in some band, by {MATTERS:.0%} or more: "
+        f"{enumerated(groups['harm'])}."
+    )
+    yield (
+        f"- Without these it was better by {MATTERS:.0%} or more in some band, and so many seeds do not tell whether "
+        f"by chance: {enumerated(groups['doubt'])}."
+    )
 
 
 def located(number: Ratio, where: str) -> str:
@@ -529,10 +552,11 @@ def moved_verdict(found: dict[str, Gaps]) -> Iterator[str]:
             groups["flat"].append(name)
         else:
             groups["open"].append(name)
-        better = [each for each in numbers if each[2].below()]
+        better = [each for each in numbers if each[2].seems_below]
         if better:
-            word, band, number = min(better, key=lambda each: each[2].value)
-            groups["better"].append(f"{name} {word} ({located(number, band)})")
+            sure = [each for each in better if each[2].below()]
+            word, band, number = min(sure or better, key=lambda each: each[2].value)
+            groups["better" if sure else "doubt"].append(f"{name}, {word} ({located(number, band)})")
     yield ("Constants were chosen with the tuning half in sight. On the blind half, with the same meaning of sure:")
     yield ""
     yield f"- A factor of 2 surely costs {MATTERS:.0%} somewhere: {enumerated(groups['costs'])}."
@@ -542,6 +566,10 @@ def moved_verdict(found: dict[str, Gaps]) -> Iterator[str]:
     )
     yield f"- So many seeds do not tell: {enumerated(groups['open'])}."
     yield f"- Surely better by {MATTERS:.0%} elsewhere: {enumerated(groups['better'])}."
+    yield (
+        f"- Better by {MATTERS:.0%} elsewhere, and so many seeds do not tell whether by chance: "
+        f"{enumerated(groups['doubt'])}."
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def test_every_certificate_agrees(tmp_path):
         main(["reproduce", "numbers", "--out", str(tmp_path / "numbers.md")])
     assert ended.value.code == 0
     page = (tmp_path / "numbers.md").read_text()
-    assert "17 of 17 agree" in page
-    assert "caught in 17 of 17" in page
+    assert "17 of 22 certificates can be compared: 17 agree to a thousandth" in page
+    assert "half of the noise is caught in 17. 5 of objective perturbation cannot (" in page
 
 
 def test_a_sabotaged_build_draws_less_noise_than_it_states():

@@ -297,3 +297,13 @@ def test_the_papers_constants_are_beaten_when_a_label_changes():
     far = math.exp(-x / first), math.exp(-x / second)
     assert far[0] > math.exp(1.09 * epsilon) * far[1]
     assert far[0] > 0.05  # nothing that a small delta would cover
+
+
+def test_the_check_of_ours_names_the_data_on_which_it_is_behind(rows):
+    lines = [
+        {**row, "auc": row["auc"] - 0.5} if (row["variant"], row["data"]) == ("dpconvex", DATA[1]) else row
+        for row in rows_of(EXHIBITS[0], rows)
+    ]
+    (check,) = [c for c in EXHIBITS[0].judge(lines) if c.statement.startswith("DPAUCClassifier, not tuned,")]
+    assert not check.holds
+    assert f"of {len(EPSILONS)} on {DATA[1]}" in check.evidence

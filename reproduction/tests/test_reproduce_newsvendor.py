@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.special import ndtr
 
 from dpconvex_reproduction.catalogue import exhibits
 from dpconvex_reproduction.datasets.dataset import Dataset
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.newsvendor_gdp import (
     attack,
+    attack_checks,
     comparison,
     regret_figures,
     restaurant,
@@ -190,8 +192,8 @@ def test_smoothed_losses():
 def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_step(curves_and_attacks):
     """Bounds on mu are wrong with probability 1e-6 each; half the sound noise would be caught at mu = 0.9."""
     rows = curves_and_attacks
-    found = holding(tradeoffs.judge(rows))
-    assert not found["Algorithm 1 with its line search keeps the promised mu under attack"]
+    found = holding(attack_checks.judge(rows))
+    assert not found["An attack does not refute the promised mu of Algorithm 1 with its line search"]
     assert sum(found.values()) == len(found) - 1
     for mu in BUDGETS:
         assert select(rows, variant="paper", mu=mu, runs=150)[0]["mu_at_least"] > 1
@@ -202,11 +204,31 @@ def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_ste
     assert draws(tradeoffs.draw, rows) == 2
     # Five seeds of one variant are five bounds, each of which may be wrong.
     more = [row for row in rows if row["variant"] == "dpconvex" and "runs" in row] * 4
-    words = {check.statement: check.evidence for check in tradeoffs.judge(rows + more)}
-    assert "1 - 3e-06)" in words["Algorithm 1 with a public step keeps it"]
-    assert "15 bounds, all of them right with confidence 1 - 1.5e-05" in words["DPNewsvendor keeps it"]
+    words = {check.statement: check.evidence for check in attack_checks.judge(rows + more)}
+    assert "1 - 3e-06)" in words["An attack does not refute the promised mu of Algorithm 1 with a public step"]
+    ours = words["An attack does not refute the promised mu of DPNewsvendor"]
+    assert "15 bounds, all of them right with confidence 1 - 1.5e-05" in ours
+    # Three runs notice little: what they would have noticed is said, and is far above the promise.
+    assert "the attack finds nothing" in ours
+    assert "would have noticed" in ours
+    assert attack_checks.noticed_mu(0.3, 3) > 5
     leaky = altered(rows, "mu_at_least", 100, variant="sound")
-    assert any("public step" in s for s in flips(tradeoffs.judge, rows, leaky))
+    assert any("public step" in s for s in flips(attack_checks.judge, rows, leaky))
+
+
+@pytest.mark.parametrize(("promised", "runs"), [(0.9, 300), (0.3, 300), (0.5, 4000)])
+def test_what_an_attack_would_have_noticed_it_notices_in_nine_of_ten_cases(promised, runs):
+    """Exact for its counts; a mu a tenth smaller is noticed less often."""
+    rng = np.random.default_rng(0)
+
+    def share(mu):
+        hits, false_hits = rng.binomial(runs, ndtr(mu / 2), 2000), rng.binomial(runs, ndtr(-mu / 2), 2000)
+        return np.mean([attack.smallest_mu(*pair, runs) > promised for pair in zip(hits, false_hits, strict=True)])
+
+    mu = attack_checks.noticed_mu(promised, runs)
+    # Five standard deviations of 2000 tosses.
+    assert share(mu) > 0.9 - 5 * (0.09 / 2000) ** 0.5
+    assert share(0.85 * mu) < 0.9
 
 
 def test_privacy_is_computed_and_certificates_verify():

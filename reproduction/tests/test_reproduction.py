@@ -293,6 +293,7 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     index = write_index([outcome], tmp_path).read_text()
     line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | 50% | 1 s of one core |"
     assert line in index
+    assert "Not run: Table 1 (formulas of kernels) and Table 3 (notation) of quantile-sco; " in index
     # A later run of something else keeps what stands there.
     other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0))
     index = write_index([other], tmp_path).read_text()
@@ -370,6 +371,17 @@ def test_means_leave_out_what_failed():
     rows = [{"n": 1, "risk": 1.0}, {"n": 1, "risk": float("nan")}, {"n": 1}]
     (line,) = summarise(rows, ["n"], "risk")
     assert (line["risk"], line["repeats"], line["failed"]) == (1.0, 1, 1)
+
+
+def test_numbered_tables_and_figures_are_run_or_named_as_left_out():
+    """Of every paper the numbers from 1 on have no gap and none is on both lists."""
+    from dpconvex_reproduction.catalogue import LEFT_OUT, PAPERS, exhibits
+
+    for paper in PAPERS:
+        labels = [exhibit.label for exhibit in exhibits(paper)] + list(LEFT_OUT.get(paper, ()))
+        for kind in ("Figure", "Table"):
+            numbers = sorted(int(label.split()[1]) for label in labels if re.fullmatch(f"{kind} [0-9]+", label))
+            assert numbers == list(range(1, len(numbers) + 1)), (paper, kind)
 
 
 def test_unknown_names_list_the_known():

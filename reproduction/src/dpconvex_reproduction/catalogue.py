@@ -6,7 +6,7 @@ import importlib
 
 from dpconvex_reproduction.exhibit import Exhibit
 
-__all__ = ["PAPERS", "exhibits", "find"]
+__all__ = ["LEFT_OUT", "PAPERS", "exhibits", "find", "left_out_in_words"]
 
 #: Short name of a paper -> the module whose ``EXHIBITS`` lists its tables and figures in order.
 PAPERS = {
@@ -17,6 +17,28 @@ PAPERS = {
     "output-perturbation": "output_perturbation.exhibits",
     "peers": "peers.exhibits",
 }
+
+#: Paper -> numbered tables and figures without numbers or curves, which nothing here runs, and what they are instead.
+LEFT_OUT = {
+    "quantile-sco": {"Table 1": "formulas of kernels", "Table 3": "notation"},
+    "convolution-objective-perturbation": {"Table 1": "formulas of kernels", "Table 2": "formulas of envelopes"},
+    "auc-erm": {"Table 1": "notation"},
+    "newsvendor-gdp": {"Figure 1": "a drawing of the setting"},
+}
+
+
+def left_out_in_words() -> str:
+    """Return the tables and figures that are not run, paper by paper.
+
+    Examples
+    --------
+    >>> left_out_in_words().partition("; ")[0]
+    'Table 1 (formulas of kernels) and Table 3 (notation) of quantile-sco'
+    """
+    return "; ".join(
+        " and ".join(f"{label} ({what})" for label, what in listed.items()) + f" of {paper}"
+        for paper, listed in LEFT_OUT.items()
+    )
 
 
 def exhibits(paper: str) -> tuple[Exhibit, ...]:

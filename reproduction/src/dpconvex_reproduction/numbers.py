@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu, gaussian_s
 from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.exhibit import Row
 
-__all__ = ["basic_numbers", "certificate_numbers", "main"]
+__all__ = ["basic_numbers", "certificate_numbers", "in_words", "main"]
 
 DELTA = 1e-6
 _INTERVAL = 1e-4  # of dp-accounting's grid of privacy losses
@@ -216,6 +217,27 @@ def certificate_numbers(rows: int = 10_000, columns: int = 5) -> Iterator[Row]:
             yield line
 
 
+def in_words(stated: Sequence[Row]) -> str:
+    """Return how many certificates can be compared, how many of those agree, and why the others cannot.
+
+    Examples
+    --------
+    >>> same, other = {"agrees": True, "half is caught": True}, {"mechanism": "objective", "note": "in no tool"}
+    >>> print(in_words([same, same, other]))  # doctest: +ELLIPSIS
+    2 of 3 certificates can be compared: 2 agree to a thousandth, and half of the noise is caught in 2. 1 of ...
+    """
+    compared = [line for line in stated if "agrees" in line]
+    agree, caught = (sum(line[key] for line in compared) for key in ("agrees", "half is caught"))
+    words = (
+        f"{len(compared)} of {len(stated)} certificates can be compared: {agree} agree to a thousandth, and half of "
+        f"the noise is caught in {caught}."
+    )
+    others = Counter((line["mechanism"], line["note"]) for line in stated if "agrees" not in line)
+    return " ".join(
+        [words, *(f"{count} of {name} perturbation cannot ({note})." for (name, note), count in others.items())]
+    )
+
+
 app = typer.Typer(add_completion=False)
 
 
@@ -232,8 +254,6 @@ def numbers(out: Annotated[Path, typer.Option(help="The page.")] = Path("numbers
     from dpconvex_reproduction.pages import markdown_table
 
     basic, stated = list(basic_numbers()), list(certificate_numbers())
-    agree = [line["agrees"] for line in stated if "agrees" in line]
-    caught = [line["half is caught"] for line in stated if "half is caught" in line]
     lines = [
         "# Other accountants' numbers beside ours",
         "",
@@ -249,13 +269,11 @@ def numbers(out: Annotated[Path, typer.Option(help="The page.")] = Path("numbers
         "",
         "## Certificates",
         "",
-        f"10,000 rows of 5 columns, (1, {DELTA:g}), replace one. {sum(agree)} of {len(agree)} agree to a thousandth; "
-        f"half of the noise is caught in {sum(caught)} of {len(caught)}.",
+        f"10,000 rows of 5 columns, (1, {DELTA:g}), replace one. {in_words(stated)}",
         "",
         *markdown_table(stated),
         "",
         "Written by `dpconvex reproduce numbers`.",
     ]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = f"{sum(agree)} of {len(agree)} certificates agree, half of the noise is caught in {sum(caught)}"
-    output_console().print(f"Written: {out} ({words})", markup=False)
+    output_console().print(f"Written: {out} ({in_words(stated)})", markup=False)

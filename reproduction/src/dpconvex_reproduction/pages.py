@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpconvex_reproduction.catalogue import left_out_in_words
 from dpconvex_reproduction.drawing import save_figure
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
 from dpconvex_reproduction.fingerprint import made_with
@@ -278,6 +279,9 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
         "paper that it lists holds in the numbers, *in part* if some do; *measured* if no paper claims anything. "
         + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
         + ".",
+        "",
+        "These are the papers' tables and figures with numbers or curves, and what else they measure. Not run: "
+        f"{left_out_in_words()}. Tests of the formulas are listed in `docs/evidence/papers.md`.",
         "",
     ]
     for paper in dict.fromkeys(name.partition("/")[0] for name in known):

@@ -30,6 +30,14 @@ _SETTING = (
     "is empty where nothing is known. An AUC difference is clear if above two standard errors and 0.005."
 )
 
+_PURE = (
+    " With pure epsilon our default runs objective perturbation too, with a penalty that follows from public facts: "
+    "numbers of rows and columns, lower bounds on the class counts, slope of the loss, epsilon. On ijcnn1 this penalty "
+    "is 7 to 140 times the 0.1 that cross-validation on the data picks for the sound Obj-Pert. It draws the "
+    "coefficients to 0 and costs accuracy: with `alpha=0.1` ours was as accurate as the sound algorithm in 12 runs at "
+    "epsilon 0.1 and 0.5. The hinge has a smaller slope, and so less noise."
+)
+
 
 def _table(chosen: Callable[[list[Row]], list[Row]]) -> Callable[[list[Row]], list[Row]]:
     def table(rows: list[Row]) -> list[Row]:
@@ -81,7 +89,7 @@ def _logistic(figure: int, budget: str, what: str) -> Exhibit:
         judge=judge_logistic(budget),
         draw=_draw(_of(budget)),
         privacy=privacy_of(figure),
-        notes=_SETTING,
+        notes=_SETTING + (_PURE if budget == "pure" else ""),
         shown=200,
     )
 

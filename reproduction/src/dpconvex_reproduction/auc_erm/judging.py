@@ -102,13 +102,20 @@ def _reaches(rows: list[Row], algorithms: Sequence[str], largest: float, inside:
 def _ours(rows: list[Row], name: str, rivals: Sequence[str]) -> Check:
     ours = _curve(rows, name, "dpconvex")
     sound = [_curve(rows, rival, "sound") for rival in rivals]
-    pairs = [(row, max((line[key] for line in sound), key=lambda r: r["auc"])) for key, row in ours.items()]
-    above, below, _, middle = _compare(pairs)
+    pairs = {key: (row, max((line[key] for line in sound), key=lambda r: r["auc"])) for key, row in ours.items()}
+    above, below, _, middle = _compare(list(pairs.values()))
+    less = {}
+    for data in dict.fromkeys(data for data, _ in pairs):
+        here = [pair for key, pair in pairs.items() if key[0] == data]
+        less[data] = _compare(here)[1], len(here)
+    where = ", ".join(f"{behind} of {cells} on {data}" for data, (behind, cells) in less.items() if behind)
     against = "the better of the two sound algorithms" if len(rivals) > 1 else "the sound algorithm"
     return Check(
-        f"{name}, untuned, is nowhere clearly less accurate than {against}, whose penalty was tuned without privacy.",
+        f"{name}, not tuned, is nowhere clearly less accurate than {against} with a penalty tuned without privacy.",
         below == 0,
-        f"clearly more accurate in {above} and less in {below} of {len(pairs)} cells; median gain {middle:+.3f}",
+        f"clearly more accurate in {above} and clearly less in {below} of {len(pairs)} cells"
+        + (f" ({where})" if where else "")
+        + f"; median gain {middle:+.3f}",
         about="dpconvex",
     )
 
