@@ -77,15 +77,15 @@ def test_tables_say_what_fits_are_worth():
 
 def test_ties_in_which_a_peer_is_ahead_come_first():
     rows = [
-        *fits("dpconvex", True, 1.0, 0.30, 0.40),
-        *fits("level behind", False, 1.0, 0.31, 0.41),
-        *fits("level ahead", False, 1.0, 0.29, 0.39),
-        *fits("clearly ahead", False, 1.0, 0.01, 0.011),
+        *fits("dpconvex", True, 1.0, 0.30, 0.31, 0.32),
+        *fits("level behind", False, 1.0, 0.31, 0.32, 0.31),
+        *fits("level ahead", False, 1.0, 0.29, 0.33, 0.30),
+        *fits("clearly ahead", False, 1.0, 0.01, 0.02, 0.01),
         *fits("one seed", False, 1.0, 0.5),
     ]
     counts = [[part.strip() for part in line.split("|")[1:6]] for line in evidence.peers_table({"fits": rows})[2:]]
     assert counts == [
-        ["clearly ahead", "0", "1", "0", "0"], ["level ahead", "0", "1", "0", "0"],
+        ["clearly ahead", "1", "0", "0", "0"], ["level ahead", "0", "1", "0", "0"],
         ["level behind", "0", "0", "1", "0"], ["one seed", "0", "0", "0", "0"],
     ]  # fmt: skip
 
