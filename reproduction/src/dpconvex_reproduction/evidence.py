@@ -30,7 +30,7 @@ from dpconvex_reproduction.pages import markdown_table
 __all__ = ["PAGES", "TABLES", "filled", "load_results", "main"]
 
 #: Pages with such tables, from the root of the repository.
-PAGES = ("README.md", "docs/evidence/cost.md", "docs/evidence/peers.md", "docs/evidence/scale.md")
+PAGES = ("README.md", *(f"docs/evidence/{name}.md" for name in ("cost", "index", "peers", "scale")))
 BENCH = "docs/reproduction/bench/results.parquet"
 SPEED = "docs/evidence/speed.json"
 GROWTH = "docs/evidence/growth.json"
@@ -110,16 +110,8 @@ def _main_contests(results: dict[str, list[Row]]) -> list[Contest]:
     return [c for c in kinds if c.metric == _SHOWN[c.setting[1].partition(" ")[0]]]
 
 
-def peers_table(results: dict[str, list[Row]], most: int | None = None) -> list[str]:
-    """Return where our plain default is worse, level or better than each peer, on the first metric of every task.
-
-    Parameters
-    ----------
-    results : dict
-        Stored results.
-    most : int, optional
-        Show so many peers only, those first that are ahead of us most often.
-    """
+def peers_table(results: dict[str, list[Row]]) -> list[str]:
+    """Return where our plain default is worse, level or better than each peer, on the first metric of every task."""
     held = _main_contests(results)
     lines: list[Row] = []
     for peer, relation in dict.fromkeys((contest.peer, contest.setting[2]) for contest in held):
@@ -134,7 +126,7 @@ def peers_table(results: dict[str, list[Row]], most: int | None = None) -> list[
             {"peer": peer, **counts, "tasks": ", ".join(tasks), "settings": settings, "neighbours": spoken(relation)}
         )
     lines.sort(key=lambda line: (-line["worse"], -line["tie, behind"], line["better"]))
-    return markdown_table(lines[:most])
+    return markdown_table(lines)
 
 
 def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
@@ -150,6 +142,25 @@ def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
         if key not in best or contest.ahead < best[key].ahead:
             best[key] = contest
     return list(best.values())
+
+
+def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
+    """Return where some peer is clearly better than our plain default, the best one of each problem and budget."""
+    by_problem: dict[tuple[str, str], list[Contest]] = {}
+    for contest in _best_peers(results):
+        if contest.verdict == "loss":
+            by_problem.setdefault((contest.setting[0], contest.setting[1]), []).append(contest)
+    if not by_problem:
+        return ["No peer is clearly better anywhere."]
+    return [
+        f"- {_marked(data)}, {task}: "
+        + ", ".join(
+            f"{contest.peer} at ε = {contest.setting[3]:g} ({_WORDS[contest.metric]} {_figures(contest.theirs)}, ours "
+            f"{_figures(contest.mine)})"
+            for contest in found
+        )
+        for (data, task), found in by_problem.items()
+    ]
 
 
 def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
@@ -253,7 +264,7 @@ TABLES: dict[str, Callable[[dict[str, list[Row]]], list[str]]] = {
     "cost": cost_table,
     "cost in short": partial(cost_table, short=True),
     "peers": peers_table,
-    "peers in short": partial(peers_table, most=5),
+    "losses in short": losses_in_short,
     "best peers": best_peers_table,
     "speed": speed_table,
     "speed machine": machine_sentences,
