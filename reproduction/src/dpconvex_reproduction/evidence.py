@@ -204,13 +204,14 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     held = _best_peers(results)
     words = [contest.verdict for contest in held]
     behind = sum(contest.verdict == "tie" and contest.ahead < 0 for contest in held)
+    budgets = len({contest.setting[3] for contest in held})
     peers = len({contest.peer for contest in _main_contests(results) if contest.setting[2] == _RELATION})
     return textwrap.wrap(
         f"On {len(lost[1.0])} tasks of {len(tables)} public tables, fits with nothing set but bounds and budget lose "
         f"{costs[0]} of what their columns bring over the best constant at ε = 1, {costs[1]} at ε = 0.1 (one record "
         f"replaced, the default). Against the best of {peers} private methods, each in its best setting, chosen with "
-        f"hindsight and not charged, at four budgets (one record added or removed): worse in {words.count('loss')}, "
-        f"too close to tell in {words.count('tie')} (the other is ahead in {behind}), better in {words.count('win')}.",
+        f"hindsight and not charged, at {budgets} budgets (one record added or removed): worse in "
+        f"{words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in {behind}), better in {words.count('win')}.",
         120,
     )
 
