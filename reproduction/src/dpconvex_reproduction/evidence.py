@@ -211,7 +211,8 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
         f"{costs[0]} of what their columns bring over the best constant at ε = 1, {costs[1]} at ε = 0.1 (one record "
         f"replaced, the default). Against the best of {peers} private methods, each in its best setting, chosen with "
         f"hindsight and not charged, at {budgets} budgets (one record added or removed): worse in "
-        f"{words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in {behind}), better in {words.count('win')}.",
+        f"{words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in {behind}), better in "
+        f"{words.count('win')}.",
         120,
     )
 
