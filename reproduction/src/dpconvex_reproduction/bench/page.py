@@ -40,7 +40,8 @@ _OUR_LOOKS = {"dpconvex": ("-", "o", OURS), "dpconvex, splines": ((0, (5, 1)), "
 _FIGURES = (
     "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD in two packages and with "
     "full batches, and of AdaSSP with and without boosting, the best one is drawn. A panel shows the best four fifths "
-    "of all means, so that a method that fails altogether does not flatten the others."
+    "of all means that are better than the best constant, so that a method that fails does not flatten the others, "
+    "and all of our default."
 )
 _DRAWN = "Bars: two standard errors over seeds. Arrows: the line ends above or below the panel."
 _NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
@@ -280,10 +281,11 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
         for metric, larger in TASKS[_kind(task)].items():
             here = select(private, task=task, relation=relation)
             lines = best_settings(here, metric, larger)
-            level: dict[str, float] = {}  # the better one of the methods without privacy
+            level: dict[str, tuple[float, float]] = {}  # of methods without privacy: the best, and the constant
             for line in best_settings(select(rows, task=task, relation=""), metric, larger):
-                value, known = line[metric], level.get(line["data"], line[metric])
-                level[line["data"]] = max(value, known) if larger else min(value, known)
+                best, worst = level.get(line["data"], (line[metric], line[metric]))
+                ordered = sorted((line[metric], best, worst), reverse=larger)
+                level[line["data"]] = ordered[0], ordered[-1]
             if len({line["epsilon"] for line in lines}) < 2 or all(row["ours"] for row in here):
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
@@ -322,7 +324,12 @@ def _colors(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _draw(
-    figure: Any, lines: Sequence[Row], level: dict[str, float], metric: str, larger: bool, colors: dict[str, int]
+    figure: Any,
+    lines: Sequence[Row],
+    level: dict[str, tuple[float, float]],
+    metric: str,
+    larger: bool,
+    colors: dict[str, int],
 ) -> None:
     sets = list(dict.fromkeys(line["data"] for line in lines))
     methods = list(dict.fromkeys(line["method"] for line in lines))
@@ -341,8 +348,8 @@ def _draw(
                 shift = 1.025 ** (number - (len(methods) - 1) / 2)  # bars stand side by side
                 ends.append(LineEnd(line[-1][metric], name, _line(ax, line, metric, colors, shift)))
         if data in level:
-            drawn = ax.axhline(level[data], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
-            ends.append(LineEnd(level[data], "not private", drawn))
+            drawn = ax.axhline(level[data][0], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
+            ends.append(LineEnd(level[data][0], "not private", drawn))
         ax.set_title(data)
         ax.set_ylabel(_NAMES[metric] + (", larger is better" if larger else ", smaller is better"))
         found.append(ends)
@@ -392,11 +399,15 @@ def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shi
     )[0]
 
 
-def _limits(ax: Any, lines: Sequence[Row], level: float | None, metric: str, larger: bool) -> None:
-    """Show the best four fifths of the means: a method that fails altogether must not flatten the others."""
-    values = sorted(row[metric] for row in lines)
-    best = [level] if level is not None else []
-    kept = values[len(values) // 5 :] if larger else values[: len(values) - len(values) // 5]
-    low, high = min(kept + best), max(kept + best)
+def _limits(ax: Any, lines: Sequence[Row], level: tuple[float, float] | None, metric: str, larger: bool) -> None:
+    """Show means that are better than the constant, of those the best four fifths, and all means of our default."""
+    sign = 1.0 if larger else -1.0
+    values = sorted((row[metric] for row in lines), key=lambda value: -sign * value)
+    if level is not None and level[0] != level[1]:
+        useful = [value for value in values if sign * (value - level[1]) > 0]
+        values = useful or values
+    kept = values[: len(values) - len(values) // 5] + ([level[0]] if level is not None else [])
+    kept += [row[metric] for row in lines if row["method"] == "dpconvex"]
+    low, high = min(kept), max(kept)
     margin = 0.05 * (high - low) or 0.01
     ax.set_ylim(low - margin, high + margin)
