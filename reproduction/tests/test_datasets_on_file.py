@@ -1,6 +1,7 @@
 """Real data is what it says, and its bounds hold it."""
 
 import os
+import re
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from dpconvex_reproduction import datasets
+from dpconvex_reproduction.bench.problems import DATA, files
+from dpconvex_reproduction.catalogue import find
 from dpconvex_reproduction.datasets.dataset import SHA256, data_path
 
 FOLDER = Path(os.environ.get("DPCONVEX_DATA", "no data"))
@@ -118,6 +121,23 @@ def test_skin_is_back_in_whole_channel_values():
 @pytest.mark.parametrize("filename", sorted(SHA256))
 def test_checksums(filename):
     assert data_path(filename, FOLDER).name == filename
+
+
+def test_the_page_on_data_names_every_file_with_its_hash_and_its_exhibits():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "data.md"
+    listed = [line for line in page.read_text().splitlines() if line.startswith("| `")]
+    found = {}
+    for line in listed:
+        name, *_, digest, used = (cell.strip() for cell in line.strip("|").split("|"))
+        found[name.strip("`")] = digest.strip("`"), set(re.findall("`([^`]+)`", used))
+    assert len(listed) == len(found)
+    used = {name: set() for name in SHA256}
+    for exhibit in find("all"):
+        for name in exhibit.data:
+            used[name].add(exhibit.name)
+    for name in files(DATA):
+        used[name].add("bench")
+    assert found == {name: (digest[:16], used[name]) for name, digest in SHA256.items()}
 
 
 def test_an_absent_file_is_explained(tmp_path, monkeypatch):

@@ -140,6 +140,11 @@ class Exhibit:
         """What the command line calls it."""
         return f"{self.paper}/{self.slug}"
 
+    @property
+    def data(self) -> tuple[str, ...]:
+        """Data files that its studies read."""
+        return tuple(sorted({filename for study in self.studies for filename in study.data}))
+
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     """Return the rows with these values.
