@@ -302,6 +302,21 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     assert other in index
 
 
+def test_pages_and_index_name_the_paper_they_run(tmp_path):
+    from dpconvex_reproduction.catalogue import PAPERS, TITLES
+
+    assert TITLES.keys() == PAPERS.keys() - {"peers"}
+    results = run_studies([STUDY], tmp_path / "runs", quick=True, jobs=1)
+    outcomes = [write_exhibit(replace(exhibit(), paper=paper), results, tmp_path) for paper in PAPERS]
+    index = write_index(outcomes, tmp_path).read_text()
+    for paper, (authors, title) in TITLES.items():
+        head = (tmp_path / paper / "figure-1.md").read_text().splitlines()[:3]
+        assert head == [f"# {paper}, Figure 1: means", "", f"Paper: *{title}*, {authors}."]
+        assert f"## {paper}\n\n*{title}*, {authors}.\n\n|" in index
+    assert (tmp_path / "peers" / "figure-1.md").read_text().splitlines()[2] == "Risk falls with n (section 0)."
+    assert "## peers\n\n|" in index
+
+
 def test_studies_that_are_affordable_are_run_in_full(tmp_path):
     cheap, dear = replace(STUDY, name="toy/cheap"), replace(STUDY, name="toy/dear")
     quick = run_studies([cheap, dear], tmp_path, quick=True, jobs=1)

@@ -6,7 +6,7 @@ import importlib
 
 from dpconvex_reproduction.exhibit import Exhibit
 
-__all__ = ["LEFT_OUT", "PAPERS", "exhibits", "find", "left_out_in_words"]
+__all__ = ["LEFT_OUT", "PAPERS", "TITLES", "cited", "exhibits", "find", "left_out_in_words"]
 
 #: Short name of a paper -> the module whose ``EXHIBITS`` lists its tables and figures in order.
 PAPERS = {
@@ -18,6 +18,31 @@ PAPERS = {
     "peers": "peers.exhibits",
 }
 
+#: Paper -> its authors and its title.
+TITLES = {
+    "quantile-sco": (
+        "Du Chen and Geoffrey A. Chua",
+        "Differentially Private Stochastic Convex Optimization under a Quantile Loss Function",
+    ),
+    "convolution-objective-perturbation": (
+        "anonymous authors",
+        "Exploiting Hidden Symmetry to Improve Objective Perturbation for DP Linear Learners with a Nonsmooth L1-Norm",
+    ),
+    "auc-erm": (
+        "Puyu Wang, Zhenhuan Yang, Yunwen Lei, Yiming Ying and Hai Zhang",
+        "Differentially Private Empirical Risk Minimization for AUC Maximization",
+    ),
+    "newsvendor-gdp": (
+        "Tuoyi Zhao, Wen-Xin Zhou and Lan Wang",
+        "Private Optimal Inventory Policy Learning for Feature-based Newsvendor with Unknown Demand",
+    ),
+    "output-perturbation": (
+        "Andrew Lowy and Meisam Razaviyayn",
+        "Output Perturbation for Differentially Private Convex Optimization with Improved Population Loss Bounds, "
+        "Runtimes and Applications to Private Adversarial Training",
+    ),
+}
+
 #: Paper -> numbered tables and figures without numbers or curves, which nothing here runs, and what they are instead.
 LEFT_OUT = {
     "quantile-sco": {"Table 1": "formulas of kernels", "Table 3": "notation"},
@@ -25,6 +50,18 @@ LEFT_OUT = {
     "auc-erm": {"Table 1": "notation"},
     "newsvendor-gdp": {"Figure 1": "a drawing of the setting"},
 }
+
+
+def cited(paper: str) -> str:
+    """Return title and authors of a paper, as Markdown; nothing of peers, which is none.
+
+    Examples
+    --------
+    >>> cited("auc-erm").partition(", ")[0]
+    '*Differentially Private Empirical Risk Minimization for AUC Maximization*'
+    """
+    authors, title = TITLES.get(paper, ("", ""))
+    return f"*{title}*, {authors}." if title else ""
 
 
 def left_out_in_words() -> str:

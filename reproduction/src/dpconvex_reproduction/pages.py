@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpconvex_reproduction.catalogue import left_out_in_words
+from dpconvex_reproduction.catalogue import cited, left_out_in_words
 from dpconvex_reproduction.drawing import save_figure
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
 from dpconvex_reproduction.fingerprint import made_with
@@ -131,7 +131,8 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     names = [study.name for study in exhibit.studies]
     results = results.together(names)
     made = made_with(sorted(set().union(*(results.measured.get(name, ()) for name in names))))
-    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, "", made, ""]
+    source = [f"Paper: {words}", ""] if (words := cited(exhibit.paper)) else []
+    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", *source, exhibit.claim, "", made, ""]
     missing = [results.skipped[name] for name in names if name in results.skipped]
     rows = [row for name in names for row in results.rows.get(name, [])]
     failures = [message for name in names for message in results.failures.get(name, [])]
@@ -286,6 +287,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     ]
     for paper in dict.fromkeys(name.partition("/")[0] for name in known):
         lines += [f"## {paper}", ""]
+        if words := cited(paper):
+            lines += [words, ""]
         lines += markdown_table([known[name] for name in known if name.startswith(f"{paper}/")])
         lines.append("")
     page = folder / "index.md"
