@@ -3,13 +3,14 @@
 import lzma
 import os
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from dpconvex.inputs import InputError
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
-from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
+from dpconvex_reproduction.pages import Outcome, known_outcomes, write_exhibit, write_index
 from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, cheap, run_studies
 
 
@@ -315,6 +316,21 @@ def test_pages_and_index_name_the_paper_they_run(tmp_path):
         assert f"## {paper}\n\n*{title}*, {authors}.\n\n|" in index
     assert (tmp_path / "peers" / "figure-1.md").read_text().splitlines()[2] == "Risk falls with n (section 0)."
     assert "## peers\n\n|" in index
+
+
+def test_the_index_goes_where_the_pages_go(tmp_path):
+    first, later = (Outcome(replace(exhibit(), paper=paper), "matches") for paper in ("first", "later"))
+    pages, clone = tmp_path / "pages", tmp_path / "clone"
+    write_index([first], pages)
+    assert {file.name for file in pages.iterdir()} == {"index.md", "cells"}
+    shutil.copytree(pages, clone)
+    assert "(first/figure-1.md)" in write_index([later], clone).read_text()
+    # Older runs kept it with cells that are not copied.
+    (pages / "runs").mkdir()
+    (pages / "cells/index.json").rename(pages / "runs/index.json")
+    assert "(first/figure-1.md)" in write_index([later], pages).read_text()
+    (pages / "runs/index.json").unlink()
+    assert known_outcomes(pages).keys() == {"first/figure-1", "later/figure-1"}
 
 
 def test_studies_that_are_affordable_are_run_in_full(tmp_path):

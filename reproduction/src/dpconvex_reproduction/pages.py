@@ -17,7 +17,10 @@ from dpconvex_reproduction.fingerprint import made_with
 from dpconvex_reproduction.runner import Results, Work
 from dpconvex_reproduction.standing import LEGEND
 
-__all__ = ["Outcome", "markdown_table", "write_exhibit", "write_index"]
+__all__ = ["Outcome", "known_outcomes", "markdown_table", "write_exhibit", "write_index"]
+
+#: The lines of the index, beside the packed cells: they go where the pages go.
+_MEMORY = Path("cells") / "index.json"
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,21 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
         writer.writerows(rows)
 
 
+def known_outcomes(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the lines of the index by exhibit, of all runs in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Root of all pages.
+    """
+    for memory in (folder / _MEMORY, folder / "runs" / "index.json"):  # the second as older runs left it
+        if memory.is_file():
+            lines: dict[str, dict[str, str]] = json.loads(memory.read_text(encoding="utf-8"))
+            return lines
+    return {}
+
+
 def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder too.
 
@@ -249,8 +267,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     Path
         The page.
     """
-    memory = folder / "runs" / "index.json"
-    known = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+    memory = folder / _MEMORY
+    known = known_outcomes(folder)
     new = {}
     for outcome in outcomes:
         exhibit = outcome.exhibit
@@ -266,7 +284,7 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     # A run of everything has the order of the catalogue.
     known = new if known.keys() <= new.keys() else known | new
     memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_text(json.dumps(known, indent=2), encoding="utf-8")
+    memory.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     counts: dict[str, int] = {}
     for entry in known.values():
         counts[entry["verdict"]] = counts.get(entry["verdict"], 0) + 1
