@@ -71,10 +71,18 @@ def test_one_figure_gets_its_page_and_the_index(run, tmp_path):
 
 def test_without_its_data_an_exhibit_says_so(run, tmp_path, monkeypatch):
     monkeypatch.delenv("DPCONVEX_DATA", raising=False)
-    code, out, _ = run("auc-erm/figure-1", "--quick", "--out", tmp_path / "pages")
-    assert code == 0
-    assert "not run" in out
+    words = ("auc-erm/figure-1", "auc-erm/table-2", "--quick", "--jobs", 1, "--out", tmp_path / "pages")
+    code, out, _ = run(*words)
+    assert code == 1
+    assert "Not run: auc-erm/figure-1, auc-erm/table-2. The data file 'ijcnn1.npz' was not" in " ".join(out.split())
     assert "DPCONVEX_DATA" in (tmp_path / "pages" / "auc-erm" / "figure-1.md").read_text()
+    code, out, _ = run(*words, "--json")
+    assert code == 1
+    assert all("DPCONVEX_DATA" in entry["not_run_because"] for entry in json.loads(out)["exhibits"])
+    # What could be run is what was asked for in part.
+    code, out, _ = run("newsvendor-gdp/figure-2", *words)
+    assert code == 0
+    assert "Not run: auc-erm/figure-1, auc-erm/table-2. " in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", ["nothing", "auc-erm/figure-99"])

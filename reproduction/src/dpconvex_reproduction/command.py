@@ -5,14 +5,19 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpconvex.cli.output_and_errors import output_console, print_json, reports_errors
 from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
+
+if TYPE_CHECKING:
+    from dpconvex_reproduction.pages import Outcome
+    from dpconvex_reproduction.runner import Results
 
 app = typer.Typer(add_completion=False)
 
@@ -71,15 +76,14 @@ def reproduce(
     Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is
     done and what is left; compressed single runs stand beside the pages in `cells`, for another machine to go on
     with, but for measured times, which belong to one machine. What takes less than a minute is never run in part. Real
-    data are read from the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
+    data are read from the folder named by `DPCONVEX_DATA`; without it the exhibits that need them are named with the
+    reason. The exit code is 1 if nothing that was asked for could be run.
 
     Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
     jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`
     extrapolates to a cluster. `... fingerprint` lists pages that are older than the default, `... evidence` writes the
     tables of README from stored results.
     """
-    from rich.table import Table
-
     from dpconvex_reproduction import catalogue
 
     if install_peers:
@@ -122,22 +126,38 @@ def reproduce(
                         "verdict": outcome.verdict,
                         "claims": outcome.share("paper"),
                         "ours": outcome.share("dpconvex"),
+                        "not_run_because": outcome.reason,
                     }
                     for outcome in outcomes
                 ],
                 "failed_cells": sum(map(len, results.failures.values())),
             }
         )
-        return
+    else:
+        _show(outcomes, results, index)
+    if all(outcome.reason for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _show(outcomes: Sequence[Outcome], results: Results, index: Path) -> None:
+    """Print verdicts, what was not run and why, and where the pages are."""
+    from rich.table import Table
+
+    screen = output_console()
     table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
+    absent: dict[str, list[str]] = {}
     for outcome in outcomes:
         table.add_row(outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex"))
-    output_console().print(table)
+        if outcome.reason:
+            absent.setdefault(outcome.reason, []).append(outcome.exhibit.name)
+    screen.print(table)
+    for reason, names in absent.items():
+        screen.print(f"Not run: {', '.join(names)}. {reason}", markup=False)
     failed = sum(map(len, results.failures.values()))
     if failed:
-        output_console().print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
+        screen.print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
     minutes = sum(work.seconds for work in results.work.values()) / 60
-    output_console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
+    screen.print(f"Written: {index} ({minutes:.0f} processor minutes)", markup=False)
 
 
 def install_environments() -> None:

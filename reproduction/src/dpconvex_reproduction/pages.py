@@ -31,6 +31,7 @@ class Outcome:
     verdict: str
     checks: tuple[Check, ...] = ()
     work: Work = field(default_factory=Work)
+    reason: str = ""
 
     def share(self, about: str) -> str:
         """Return how many checks hold, e.g. ``"3 of 4"``; empty without checks."""
@@ -143,7 +144,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
         verdict = "not run"
         reason = missing[0] if missing else "Every cell failed."
         page.write_text("\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8")
-        return Outcome(exhibit, verdict)
+        return Outcome(exhibit, verdict, reason=reason)
     table = exhibit.table(rows)
     _write_csv(place / f"{exhibit.slug}.csv", table)
     checks = tuple(exhibit.judge(rows))
