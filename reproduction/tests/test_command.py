@@ -47,6 +47,24 @@ def test_without_a_name_it_lists_what_there_is(words, run):
     assert all(listed.values())
 
 
+def test_the_list_has_data_files_and_times_of_an_earlier_run(run, tmp_path):
+    memory = tmp_path / "cells" / "index.json"
+    memory.parent.mkdir()
+    memory.write_text(json.dumps({"auc-erm/figure-1": {"a full run": "10 minutes of one core"}}))
+    code, out, _ = run("--list", "--out", tmp_path, "--json")
+    assert code == 0
+    listed = {entry["name"]: (entry["data"], entry["full_run"]) for entry in json.loads(out)}
+    assert listed["auc-erm/figure-1"] == (["http.npz", "ijcnn1.npz", "satimage.npz"], "10 minutes of one core")
+    assert listed["quantile-sco/figure-1"] == ([], None)
+    _, out, _ = run("--list", "--out", tmp_path)
+    assert "data: http.npz, ijcnn1.npz, satimage.npz" in out
+    assert "a full run: 10 minutes of one core" in out
+    assert all(exhibit.name in out for exhibit in find("all"))
+    _, out, _ = run("--list", "--out", tmp_path / "nothing")
+    assert "satimage.npz" in out
+    assert "a full run" not in out
+
+
 def test_help_is_that_of_this_distribution(run):
     code, out, _ = run("--help")
     assert code == 0

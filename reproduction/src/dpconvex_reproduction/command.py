@@ -89,7 +89,7 @@ def reproduce(
     if install_peers:
         install_environments()
     if list_ or not names:
-        _list(json_)
+        _list(out, json_)
         return
     chosen = list({exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values())
     if out.exists() and not out.is_dir():
@@ -180,17 +180,36 @@ def install_environments() -> None:
         raise InputError(" ".join(failed))
 
 
-def _list(json_: bool) -> None:
-    """Show what can be reproduced."""
+def _list(folder: Path, json_: bool) -> None:
+    """Show what can be reproduced, the data files it reads, and what a full run took if one in the folder says so."""
     from rich.table import Table
 
     from dpconvex_reproduction import catalogue
+    from dpconvex_reproduction.pages import known_outcomes
 
     listed = catalogue.find("all")
+    known = known_outcomes(folder)
+    times = {exhibit.name: known.get(exhibit.name, {}).get("a full run", "") for exhibit in listed}
     if json_:
-        print_json([{"name": exhibit.name, "title": exhibit.title} for exhibit in listed])
+        print_json(
+            [
+                {
+                    "name": exhibit.name,
+                    "title": exhibit.title,
+                    "data": list(exhibit.data),
+                    "full_run": times[exhibit.name] or None,
+                }
+                for exhibit in listed
+            ]
+        )
         return
     table = Table("name", "what it shows", box=None)
+    table.columns[0].no_wrap = True
     for exhibit in listed:
-        table.add_row(exhibit.name, exhibit.title)
-    output_console().print(table)
+        more = [f"data: {', '.join(exhibit.data)}"] if exhibit.data else []
+        more += [f"a full run: {times[exhibit.name]}"] if times[exhibit.name] else []
+        table.add_row(exhibit.name, "\n".join([exhibit.title, *more]))
+    screen = output_console()
+    screen.print(table)
+    if not any(times.values()):
+        screen.print("What full runs take is shown with the --out of an earlier run.")
