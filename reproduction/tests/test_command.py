@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -101,6 +103,26 @@ def test_without_its_data_an_exhibit_says_so(run, tmp_path, monkeypatch):
     code, out, _ = run("newsvendor-gdp/figure-2", *words)
     assert code == 0
     assert "Not run: auc-erm/figure-1, auc-erm/table-2. " in " ".join(out.split())
+
+
+@pytest.mark.parametrize("package", ["dpconvex", "dpconvex_reproduction"])
+def test_an_interrupt_says_that_the_same_command_goes_on(package, tmp_path):
+    """A reproduction has no ledger."""
+    (tmp_path / "run.py").write_text(
+        "import runpy, sys\n"
+        "from dpconvex_reproduction import runner\n"
+        "def stop(*_):\n"
+        "    raise KeyboardInterrupt\n"
+        "runner._run_batch = stop\n"
+        f"words = ['reproduce'] * ({package!r} == 'dpconvex')\n"
+        f"sys.argv = ['dpconvex', *words, 'newsvendor-gdp/figure-2', '--out', {str(tmp_path / 'pages')!r}]\n"
+        f"runpy.run_module({package!r}, run_name='__main__')\n"
+    )
+    ended = subprocess.run([sys.executable, tmp_path / "run.py"], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stderr.splitlines()[-1] == "interrupted; finished cells are kept, the same command goes on."
+    assert "ledger" not in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("name", ["nothing", "auc-erm/figure-99"])

@@ -16,9 +16,10 @@ def main() -> None:
         from dpconvex.cli import main as run
 
         run()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         # At once: threads and handlers that are still at work have nothing to add.
-        sys.stderr.write(f"{INTERRUPTED}\n")
+        plain = "interrupted." if sys.argv[1:2] == ["reproduce"] else INTERRUPTED  # which has no ledger
+        sys.stderr.write(f"interrupted; {stopped}\n" if stopped.args else f"{plain}\n")
         sys.stderr.flush()
         os._exit(130)
 

@@ -1,5 +1,8 @@
 """``python -m dpconvex_reproduction``, the same as ``dpconvex reproduce``."""
 
-from dpconvex_reproduction.command import main
+import sys
 
+from dpconvex.__main__ import main
+
+sys.argv.insert(1, "reproduce")
 main()

@@ -382,6 +382,8 @@ def run_studies(
         for batch, workers in ((together, jobs or available_cores()), (alone, 1)):
             if batch:
                 _run_batch(batch, workers, end)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("finished cells are kept, the same command goes on.") from None
     finally:
         for name, store in stores.items():
             store.pack(every[name])

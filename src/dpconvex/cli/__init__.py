@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> Any:
         warnings.showwarning = say_warning
         try:
             app(args=arguments)
-        except Interrupted:
-            raise KeyboardInterrupt from None
+        except Interrupted as stopped:
+            raise KeyboardInterrupt(*stopped.args) from None
 
 
 __all__ = ["app", "main"]

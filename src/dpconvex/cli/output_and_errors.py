@@ -46,7 +46,10 @@ OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
 
 
 class Interrupted(BaseException):
-    """The user stopped a command; its own class, because click makes another line and exit code of the usual one."""
+    """The user stopped a command; its own class, because click makes another line and exit code of the usual one.
+
+    Its words, if any, say what is left of the work of a command that reads no ledger.
+    """
 
 
 def explain_error(error: BaseException) -> tuple[str, int]:
@@ -99,8 +102,8 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
-            raise Interrupted from None
+        except KeyboardInterrupt as stopped:
+            raise Interrupted(*stopped.args) from None
         except BaseException as error:
             # A panic of polars' compiled code is a BaseException of its own module.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
