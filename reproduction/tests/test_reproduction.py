@@ -303,6 +303,32 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     assert other in index
 
 
+@pytest.mark.parametrize(
+    ("variants", "words"),
+    [
+        (("sound", "dpconvex", "paper"), "Lines: dotted is `paper`, dashed is `sound`, thick and blue is `dpconvex`."),
+        (("paper",), None),
+        (("dpconvex", "not private"), None),
+    ],
+)
+def test_pages_say_what_the_styles_of_lines_mean(variants, words, tmp_path):
+    from dpconvex_reproduction.drawing import curves, finish, panels
+
+    def draw(rows, figure):
+        axes = panels(figure, 2)
+        for ax in axes[0]:
+            curves(ax, [{**row, "variant": name} for row in rows for name in variants], "n", "risk")
+        finish(figure, axes)
+
+    results = run_studies([STUDY], tmp_path / "runs", quick=True, jobs=1)
+    write_exhibit(exhibit(draw=draw), results, tmp_path)
+    page = (tmp_path / "toy/figure-1.md").read_text()
+    if words is None:
+        assert "Lines: " not in page
+    else:
+        assert f"(figure-1.png)\n\n{words}\n" in page
+
+
 def test_pages_and_index_name_the_paper_they_run(tmp_path):
     from dpconvex_reproduction.catalogue import PAPERS, TITLES
 

@@ -19,13 +19,19 @@ from dpconvex_reproduction.exhibit import Row, select, summarise
 
 __all__ = [
     "ERRORS", "MARKERS", "MOST_LINES", "OTHERS", "OURS", "SPREAD", "STYLES", "WIDEST", "LineEnd", "curves", "finish",
-    "label_lines", "label_room", "panels", "readable_axis", "save_figure",
+    "label_lines", "label_room", "panels", "readable_axis", "save_figure", "styles_in_words",
 ]  # fmt: skip
 
 OURS = "#1a5fb4"
 #: Colours of everybody and everything else; none is a blue.
 OTHERS = ("#c64600", "#26a269", "#813d9c", "#e5a50a", "#a51d2d", "#5e5c64", "#865e3c", "#d16ba5")
 STYLES = {"paper": ":", "sound": "--", "dpconvex": "-", "not private": "-."}
+_STYLES_IN_WORDS = {
+    "paper": "dotted is `paper`",
+    "sound": "dashed is `sound`",
+    "dpconvex": "thick and blue is `dpconvex`",
+    "not private": "thin and black is `not private`",
+}
 MOST_LINES = 7  # in one panel; more become small multiples
 #: What shaded bands are, for a line below the panels.
 ERRORS, SPREAD = "Bands: two standard errors of the mean.", "Bands: one standard deviation of a run."
@@ -349,8 +355,27 @@ def finish(figure: Any, axes: Any, columns: int = 4, note: str = "") -> None:
         figure.legend(handles.values(), handles.keys(), ncols=columns, frameon=False, **place)
 
 
-def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> None:
-    """Let ``draw(figure, *content)`` draw a figure and write it as a small file; equal numbers give equal files."""
+def styles_in_words(figure: Any) -> str:
+    """Return what the styles of the lines that :func:`curves` has drawn mean; empty of a figure with one variant.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        With its panels.
+    """
+    labels = {str(line.get_label()).rpartition(", ")[2] for ax in figure.axes for line in ax.get_lines()}
+    drawn = [words for variant, words in _STYLES_IN_WORDS.items() if variant in labels]
+    return f"Lines: {', '.join(drawn)}." if len(drawn) > 1 and labels & {"paper", "sound"} else ""
+
+
+def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> str:
+    """Let ``draw(figure, *content)`` draw a figure and write it as a small file; equal numbers give equal files.
+
+    Returns
+    -------
+    str
+        What the styles of its lines mean, for the page; empty of a figure with one variant.
+    """
     import matplotlib as mpl
     from cycler import cycler
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -366,3 +391,4 @@ def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> None:
         figure.savefig(drawn, dpi=90)
     # A palette makes files a third of the size; no version and no date: equal numbers give equal files.
     Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
+    return styles_in_words(figure)

@@ -168,8 +168,9 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
             lines += [LEGEND, ""]
     if exhibit.draw is not None:
         draw = exhibit.draw
-        save_figure(place / f"{exhibit.slug}.png", lambda figure: draw(rows, figure))
+        styles = save_figure(place / f"{exhibit.slug}.png", lambda figure: draw(rows, figure))
         lines += [f"![{exhibit.label}: {exhibit.title}]({exhibit.slug}.png)", ""]
+        lines += [styles, ""] if styles else []
     if exhibit.privacy is not None:
         lines += ["## Privacy", ""]
         lines += markdown_table([vars(line) for line in exhibit.privacy()])

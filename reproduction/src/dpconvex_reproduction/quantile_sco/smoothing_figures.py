@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -160,24 +161,26 @@ def judge_pieces(rows: list[Row]) -> list[Check]:
     return [_convex_and_above(rows, "definition"), _closer(rows, "definition"), _agreement(rows, 1e-10)]
 
 
-def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]]) -> None:
+def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]], colors: Sequence[str] = OTHERS) -> None:
     u, loss, _ = _curve(rows, **labels[0][0])
     ax.plot(u, loss, color="black", linewidth=1, label="loss")
     for i, (wanted, label) in enumerate(labels):
         u, _, value = _curve(rows, **wanted)
-        ax.plot(u, value, color=OTHERS[i % len(OTHERS)], label=label)
+        ax.plot(u, value, color=colors[i % len(colors)], label=label)
     ax.set_xlabel("residual u")
     ax.legend(frameon=False)
 
 
 def draw_bandwidths_and_kernels(rows: list[Row], figure: Any) -> None:
-    """Draw Figure 1: bandwidths on the left, kernels on the right."""
+    """Draw Figure 1: bandwidths on the left, kernels on the right; the curve that both show has one colour."""
     axes = panels(figure, 2)
     left, right = (select(rows, panel="a", variant="dpconvex"), select(rows, panel="b", variant="dpconvex"))
     widths = sorted({row["bandwidth"] for row in left})
     _plot(axes[0, 0], left, [({"bandwidth": w}, f"bandwidth {w:g}") for w in widths])
     kernels = list(dict.fromkeys(row["algorithm"] for row in right))
-    _plot(axes[0, 1], right, [({"algorithm": kernel}, kernel) for kernel in kernels])
+    shared, others = OTHERS[widths.index(1.0)], iter(OTHERS[len(widths) :])
+    colors = [shared if kernel == "logistic" else next(others) for kernel in kernels]
+    _plot(axes[0, 1], right, [({"algorithm": kernel}, kernel) for kernel in kernels], colors)
     axes[0, 0].set(title="(a) logistic kernel", ylabel="loss")
     axes[0, 1].set(title="(b) bandwidth 1", ylabel="loss")
     figure.tight_layout()
