@@ -62,7 +62,7 @@ def test_tables_say_what_fits_are_worth():
         f"| peer | 1 | 0 | 0 | 1 | logistic | 1 | {more} |", f"| other | 0 | 0 | 0 | 1 | logistic | 1 | {more} |",
         f"| alone | 0 | 0 | 0 | 1 | logistic | 1 | {replaced} |",
     ]  # fmt: skip
-    assert evidence.losses_in_short(RESULTS) == ["- adult †, logistic: peer at ε = 0.1 (log loss 0.305, ours 0.510)"]
+    assert evidence.losses_in_short(RESULTS) == ["- adult †, logistic: peer at ε = 0.1 (log loss 0.305, ours 0.51)"]
     assert evidence.losses_in_short({"fits": []}) == ["No peer is clearly better anywhere."]
     words = " ".join(evidence.in_short(RESULTS))
     # 0.33 and 0.53 of what lies between 0.25 and 0.65.

@@ -101,6 +101,8 @@ def _level(means: Sequence[Row], method: str, metric: str) -> float | None:
 def _figures(number: float | None) -> str:
     if number is None:
         return "–"
+    if abs(number) < 5e-4:
+        return "0.000"  # not -0.000
     return f"{number:.3f}" if abs(number) < 10 else f"{number:.4g}"
 
 
@@ -152,15 +154,13 @@ def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
             by_problem.setdefault((contest.setting[0], contest.setting[1]), []).append(contest)
     if not by_problem:
         return ["No peer is clearly better anywhere."]
-    return [
-        f"- {_marked(data)}, {task}: "
-        + ", ".join(
-            f"{contest.peer} at ε = {contest.setting[3]:g} ({_WORDS[contest.metric]} {_figures(contest.theirs)}, ours "
-            f"{_figures(contest.mine)})"
-            for contest in found
-        )
-        for (data, task), found in by_problem.items()
-    ]
+    lines: list[str] = []
+    for (data, task), found in by_problem.items():
+        numbers = [
+            f"{c.peer} at ε = {c.setting[3]:g} ({_WORDS[c.metric]} {c.theirs:.4g}, ours {c.mine:.4g})" for c in found
+        ]
+        lines += textwrap.wrap(f"- {_marked(data)}, {task}: {', '.join(numbers)}", 120, subsequent_indent="  ")
+    return lines
 
 
 def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
