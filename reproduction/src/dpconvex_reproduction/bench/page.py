@@ -303,7 +303,7 @@ def _merged(lines: Sequence[Row], metric: str, larger: bool) -> list[Row]:
             groups.setdefault((_KINDS[line["method"]], *(line[name] for name in _SETTING)), []).append(line)
     for (kind, *_), pair in groups.items():
         best = max(pair, key=lambda line: line[metric] if larger else -line[metric])
-        kept.append({**best, "method": kind if len(pair) == 1 else f"{kind}, best of {len(pair)}"})
+        kept.append(best if len(pair) == 1 else {**best, "method": f"{kind}, best of {len(pair)}"})
     return kept
 
 
@@ -371,7 +371,7 @@ def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shi
     """Draw one method with bars of two standard errors where its mean is in the panel; return the line."""
     name = line[0]["method"]
     ours = name.startswith("dpconvex")
-    number = colors.get(name.partition(", best of")[0], 0)
+    number = colors.get(_KINDS.get(name, name.partition(", best of")[0]), 0)
     color = OURS if ours else OTHERS[number % len(OTHERS)]
     style, marker, face = _OUR_LOOKS.get(name, (":", "D", "white"))
     if not ours:
