@@ -134,11 +134,11 @@ def test_clipped_sums_move_no_further_than_their_noise_is_for(records):
 
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
 def test_noisy_gradient_descent_spends_its_budget(relation, labelled):
-    budget, clip, steps = Budget(1.0, 1e-6, relation), 3.0, 30
+    budget, clip, steps = Budget(1.0, 1e-6, relation), 3.0, 100
     std = noisy_gd._std(budget, steps, clip)
     assert math.sqrt(steps) * budget.records * clip / std == pytest.approx(budget.mu)
     method = noisy_gd.NoisyGradientDescent()
-    names = ["30 steps, rate 0.3, clip 1", "30 steps, rate 1, clip 3", "100 steps, rate 0.3, clip 1"]
+    names = ["100 steps, rate 0.3, clip 1", "100 steps, rate 1, clip 3", "300 steps, rate 0.3, clip 1"]
     together = [scores for scores, _ in method.run(labelled, [(name, budget, 7) for name in names])]
     for name, scores in zip(names, together, strict=True):  # a fit is the same, whatever is run beside it
         alone = method.fit(labelled, budget, 7, **method.settings[name]).predict(labelled.X_test)

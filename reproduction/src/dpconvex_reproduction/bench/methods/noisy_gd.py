@@ -67,9 +67,9 @@ class NoisyGradientDescent(Method):
     tasks = ("logistic", "linear", "quantile")
     settings: ClassVar = {
         f"{steps} steps, rate {rate:g}, clip {clip:g}": {"steps": steps, "rate": rate, "clip": clip}
-        for steps in (30, 100, 300)
-        for rate in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-        for clip in (0.1, 0.3, 1.0, 3.0)
+        for steps in (100, 300, 1000)
+        for rate in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+        for clip in (0.3, 1.0, 3.0)
     }
 
     def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[Array, float]]:
