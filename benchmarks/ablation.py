@@ -387,9 +387,11 @@ def page(records: list[Record]) -> Iterator[str]:
         for cell in (cell for cell, of in cells.items() if of == half):
             size = f" of {cell.rows:,} rows" if cell.rows else ""
             shown.append(f"{cell}{size} ({gain(records, cell):.2f})")
-        what = {"blind": "not looked at while the fit was made, but for the stages that went", "tuning": "looked at"}[
-            half
-        ]
+        unseen = (
+            "not looked at while the fit was made, but for the stages that went, and ijcnn1 and wages for an earlier form "
+            "of it"
+        )
+        what = {"blind": unseen, "tuning": "looked at"}[half]
         yield f"- {half} half ({what}): {'; '.join(shown)}"
     yield (
         f"- epsilon {', '.join(f'{e:g}' for e in budgets)} with delta = 1e-6, one record replaced, {seeds} seeds of "

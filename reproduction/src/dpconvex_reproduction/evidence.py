@@ -152,7 +152,19 @@ def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
     for contest in _best_peers(results):
         if contest.verdict == "loss":
             by_problem.setdefault((contest.setting[0], contest.setting[1]), []).append(contest)
-    if not by_problem:
+    others: dict[str, list[str]] = {}
+    for c in contests(results["fits"]):
+        shown = c.metric == _SHOWN[c.setting[1].partition(" ")[0]]
+        if c.ours == _OURS and c.verdict == "loss" and c.setting[2] == _RELATION and not shown:
+            place = f"{c.setting[0]} at ε = {c.setting[3]:g}"
+            if place not in others.setdefault(_WORDS[c.metric], []):
+                others[_WORDS[c.metric]].append(place)
+    more = [
+        line
+        for metric, places in others.items()
+        for line in textwrap.wrap(f"- by {metric}: {', '.join(places)}", 120, subsequent_indent="  ")
+    ]
+    if not by_problem and not more:
         return ["No peer is clearly better anywhere."]
     lines: list[str] = []
     for (data, task), found in by_problem.items():
@@ -160,7 +172,7 @@ def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
             f"{c.peer} at ε = {c.setting[3]:g} ({_WORDS[c.metric]} {c.theirs:.4g}, ours {c.mine:.4g})" for c in found
         ]
         lines += textwrap.wrap(f"- {_marked(data)}, {task}: {', '.join(numbers)}", 120, subsequent_indent="  ")
-    return lines
+    return lines + more
 
 
 def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
@@ -205,14 +217,19 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     words = [contest.verdict for contest in held]
     behind = sum(contest.verdict == "tie" and contest.ahead < 0 for contest in held)
     budgets = len({contest.setting[3] for contest in held})
-    peers = len({contest.peer for contest in _main_contests(results) if contest.setting[2] == _RELATION})
+    rivals: dict[tuple[str, str], set[str]] = {}
+    for contest in _main_contests(results):
+        if contest.setting[2] == _RELATION:
+            rivals.setdefault(contest.setting[:2], set()).add(contest.peer)
+    peers, numbers = len(set().union(*rivals.values())), sorted(map(len, rivals.values()))
+    count = f"{numbers[0]} to {numbers[-1]} ({peers} in all)" if numbers[0] < peers else f"{peers}"
     return textwrap.wrap(
         f"On {len(lost[1.0])} tasks of {len(tables)} public tables, fits with nothing set but bounds and budget lose "
         f"{costs[0]} of what their columns bring over the best constant at ε = 1, {costs[1]} at ε = 0.1 (one record "
-        f"replaced, the default). Against the best of {peers} private methods, each in its best setting, chosen with "
-        f"hindsight and not charged, at {budgets} budgets (one record added or removed): worse in "
-        f"{words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in {behind}), better in "
-        f"{words.count('win')}.",
+        f"replaced, the default). Against the best of {count} private methods, each in its best setting, chosen with "
+        f"hindsight and not charged, at {budgets} budgets (one record added or removed), by log loss, R² or pinball "
+        f"loss: worse in {words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in "
+        f"{behind}), better in {words.count('win')}.",
         120,
     )
 
