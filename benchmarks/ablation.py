@@ -388,8 +388,8 @@ def page(records: list[Record]) -> Iterator[str]:
             size = f" of {cell.rows:,} rows" if cell.rows else ""
             shown.append(f"{cell}{size} ({gain(records, cell):.2f})")
         unseen = (
-            "not looked at while the fit was made, but for the stages that went, and ijcnn1 and wages for an earlier form "
-            "of it"
+            "not looked at while the fit was made, but for the stages that went, and ijcnn1 and wages for an earlier "
+            "form of it"
         )
         what = {"blind": unseen, "tuning": "looked at"}[half]
         yield f"- {half} half ({what}): {'; '.join(shown)}"
