@@ -68,5 +68,6 @@ def _attack(name: str, about: Literal["paper", "dpconvex"], rows: list[Row]) -> 
 def judge(rows: list[Row]) -> list[Check]:
     """Hold the figure's curves against the numbers, and every promise against the attack on it."""
     attacks = [row for row in rows if "mu_at_least" in row]
-    curves = [check for check in tradeoffs.judge(rows) if not check.evidence.startswith("mu is at least")]
-    return curves + [_attack(name, about, select(attacks, variant=variant)) for variant, about, name in _ATTACKED]
+    return tradeoffs.judge(rows) + [
+        _attack(name, about, select(attacks, variant=variant)) for variant, about, name in _ATTACKED
+    ]
